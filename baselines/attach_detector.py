@@ -21,7 +21,7 @@ class AttachOptions(cli.Options):
     policy: Path
     """Checkpoint of a policy that learned from `obs_mode=multitask_state`."""
     detector: Path
-    """Checkpoint of a detector, as `python -m fleet_tools.baselines.train --keypoints` makes it."""
+    """Checkpoint of a detector from `python -m fleet_tools.baselines.train --keypoints`."""
     output: Path
     """File of the policy that acts on clouds."""
     overwrite: bool = False

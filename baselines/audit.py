@@ -1,7 +1,7 @@
 """Audits the benchmark: `fleet-tools audit COMMAND`.
 
-What policies learn that lack a part of the observation, or learn from other demonstrations; and
-what stored results prove of ranks and of scenes.
+It trains policies without a part of the observation, or on other demonstrations. It also tests
+ranks and scenes in stored results.
 """
 
 import json
@@ -30,21 +30,21 @@ class _LearningOptions(cli.Options):
     dataset: Annotated[tuple[Path, ...], pydantic.Field(min_length=1)]
     """Folders of datasets, as `fleet-tools collect` makes them."""
     output: Path
-    """Folder of the audit; the same command completes one that was stopped."""
+    """Folder of the audit; the same command resumes it."""
     architecture: Annotated[tuple[str, ...], pydantic.Field(min_length=1)] = ("mlp", "elman")
     """Architectures of the policies, such as mlp (no memory) and elman (memory)."""
     settings: Annotated[UseAppendAction[tuple[KeyValue, ...]], arg(name="set")] = ()
     """Setting of the architectures, such as body.width=256; may be repeated."""
     training: TrainingConfig = TrainingConfig()
     scenes: Count = 40
-    """Number of validation scenes in which each policy acts; all policies act in the same."""
+    """Number of validation scenes of each policy, the same for all."""
 
 
 class ObservationOptions(_LearningOptions):
-    """Trains policies that lack a part of the observation, beside one that reads everything.
+    """Trains policies that lack a part of the observation, and one that reads everything.
 
-    A task that a policy solves without an entry does not need the entry. In each task and
-    architecture, policies lack one entry each, or all entries beside the robot's own senses; one
+    If a policy solves a task without an entry, the task does not need the entry. In each task and
+    architecture, policies lack one entry each, or all entries except proprioception. Another one
     reads them in the first step only. On one core, each policy takes one to three minutes (300
     demonstrations, 40 scenes).
 
@@ -56,25 +56,25 @@ class ObservationOptions(_LearningOptions):
     """
 
     lacking: tuple[str, ...] = ()
-    """Entries, such as tool_keypoints; each policy lacks one of them (default: all policies)."""
+    """Entries to leave out, such as tool_keypoints, one in each policy (default: all policies)."""
 
 
 class DemonstrationOptions(_LearningOptions):
-    """Trains policies on several datasets of one task, with as many episodes of each.
+    """Trains policies on several datasets of one task, with the same number of episodes.
 
-    It shows the effect of where demonstrations come from, such as the expert, the expert with
-    noise, or other seeds, and of their number. On one core, each policy takes one to three minutes
-    (300 demonstrations, 40 scenes).
+    It shows the effect of the demonstrations' source, such as the expert, the expert with noise, or
+    other seeds, and of their number. On one core, each policy takes one to three minutes (300
+    demonstrations, 40 scenes).
 
     Exit codes: see `audit observations --help`.
     """
 
     episodes: tuple[Count, ...] = ()
-    """Numbers of episodes to learn from (default: nine tenths of the smallest dataset)."""
+    """Numbers of episodes for training (default: nine tenths of the smallest dataset)."""
 
 
 class RankOptions(cli.Options):
-    """Says which neighbouring ranks the results of methods prove, by paired tests.
+    """Tests the ranks of neighbouring methods in stored results, by paired tests.
 
     All neighbours are tested together: the probability of one or more wrong verdicts is at most 5%.
     It takes seconds.
@@ -119,7 +119,7 @@ def _demonstrations(options: DemonstrationOptions) -> int:
 
 
 def _run(options: _LearningOptions, arms: Sequence["Arm"]) -> int:
-    """Trains what is missing, and stores the rows after each arm."""
+    """Trains the missing policies, and stores the rows after each arm."""
     from fleet_tools.baselines import train
     from fleet_tools.baselines.training.arms import table_row
     from fleet_tools.baselines.training.config import PolicyOptions
@@ -164,7 +164,7 @@ def _run(options: _LearningOptions, arms: Sequence["Arm"]) -> int:
 
 
 def _store(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Writes the rows beside the rows of other commands with the same output."""
+    """Writes the rows, and keeps the rows of other commands with the same output."""
     from fleet_tools.storage.atomic_files import write_file
 
     def key(row: dict[str, Any]) -> tuple[str, ...]:

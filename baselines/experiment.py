@@ -1,8 +1,8 @@
 """Runs experiments on merging: `python -m fleet_tools.baselines.experiment FILE --output runs`.
 
-What is learned and measured has its own folder in `--output`, named by what it depends on: the same
-command resumes an experiment that was stopped, and others use the same fleets. Robots that begin
-alike in several fleets train for the first round once.
+`--output` has a folder for each trained fleet, named by a hash of its inputs. The same command
+resumes a stopped experiment, and experiments share fleets. If robots of several fleets begin alike,
+they train for the first round once.
 """
 
 import sys
@@ -21,12 +21,11 @@ class RunWorkerOptions(WorkerOptions):
     """Number, time limit and place of worker processes."""
 
     timeout: Positive = 86400.0
-    """Time limit of what is learned at once, s; after it, its worker is killed and it is
-    resumed."""
+    """Time limit of one training run, s; then its worker is killed, and it is resumed."""
 
 
 class ExperimentOptions(cli.Options):
-    """Runs experiments, or what is left of them, and writes their results, pages and figures.
+    """Runs experiments, or the rest of them, and writes their results, pages and figures.
 
     Exit codes:
     0: all runs are measured.
@@ -40,10 +39,10 @@ class ExperimentOptions(cli.Options):
     ]
     """YAML files with the keys of baselines/experiments/form.py:Experiment."""
     output: Path | None = None
-    """Folder of what is learned, and of the results: JSON, a page and figures for each file."""
+    """Folder of fleets and results, with JSON, a page and figures for each file."""
     render: bool = False
-    """Run nothing, and write page and figures again from the result beside each file (into
-    --output, if it is given)."""
+    """Only write page and figures again from the result beside each file (into --output, if it is
+    given)."""
     workers: RunWorkerOptions = RunWorkerOptions()
 
     @pydantic.model_validator(mode="after")

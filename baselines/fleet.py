@@ -1,6 +1,6 @@
 """Trains a fleet of robots: `python -m fleet_tools.baselines.fleet CONFIG.yaml --output DIR`.
 
-The same command resumes a fleet that was stopped or killed, and ends with the same bits.
+The same command resumes a stopped or killed fleet, and ends with the same bits.
 """
 
 import contextlib
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 
 class RobotWorkerOptions(WorkerOptions):
-    """Number, time limit and place of the processes that serve robots, each many of them."""
+    """Number, time limit and place of the processes that serve robots."""
 
     timeout: Positive = 3600.0
     """Time limit of a robot's answer, s; after it, the round continues without the robot."""
     place: Annotated[tuple[str, ...], UseAppendAction] = ()
-    """Resource of the Ray cluster whose machines alone serve a robot, for data that only they have
-    (`ray start --resources '{"lab_a": 1}'`, or node:ADDRESS). Several, each after --place, go to
-    robots in turn."""
+    """Ray resource of the machines that may serve a robot, for data on these machines only (`ray
+    start --resources '{"lab_a": 1}'`, or node:ADDRESS). Several, each after --place, go to robots
+    in turn."""
     robot_memory: Positive = 256.0
-    """Memory of each process for the data of robots that it served last, MB."""
+    """Memory of each process for the data of its last robots, MB."""
 
 
 class FleetOptions(cli.Options):
-    """Trains robots apart, each on its own data, and merges their policies; or resumes this.
+    """Trains robots separately on their own data, and merges their policies; or resumes this.
 
     Exit codes:
     0: all rounds are done.
     1: all robots of a round are lost, numbers are not finite, or the disk is full or gone.
     2: it cannot begin.
-    130: Ctrl-C; the rounds that are done are stored, and replies of the present one, too.
+    130: Ctrl-C; the finished rounds are stored, and the replies of the present one.
     """
 
     config: Annotated[Path, Positional, arg(metavar="CONFIG")]
@@ -54,12 +54,12 @@ class FleetOptions(cli.Options):
     output: Path
     """Folder of the fleet."""
     reference: ReferenceName | None = None
-    """Train a reference instead: joint (one robot with all data), joint_wide (with as many
-    parameters as all robots), or joint_ensemble (as many robots, each with all data). Or
-    robots that never merge: single, task_specific (one for each task), or task_specific_equal_steps
-    (with as many gradient steps as joint). Or of a life, last_month or sequential."""
+    """Train a control instead: joint (one robot with all data), joint_wide (with all robots'
+    parameters), or joint_ensemble (as many robots, each with all data). Or robots that never merge:
+    single, task_specific (one for each task), or task_specific_equal_steps (with as many gradient
+    steps as joint). For a life, also last_month or sequential."""
     restart: bool = False
-    """Begin anew; a former fleet in the folder is kept beside it, as OUTPUT-former-1."""
+    """Begin anew; the former fleet in the folder is renamed to OUTPUT-former-1."""
     workers: RobotWorkerOptions = RobotWorkerOptions()
     curves: CurveOptions = CurveOptions()
 
@@ -176,7 +176,7 @@ def _report(line: str) -> None:
 
 
 class _RoundBar:
-    """A progress bar of rounds, with the last loss and success behind it."""
+    """A progress bar of rounds, with the last loss and success rate."""
 
     def __init__(self, rounds: int, progress: "FleetProgress | None", quiet: bool) -> None:
         done = 0 if progress is None else len(progress.rounds)

@@ -1,8 +1,8 @@
 """Merges models: `python -m fleet_tools.baselines.merge A B --method git_rebasin --output MERGED`.
 
-Checkpoints of policies are merged into a checkpoint, each with its own `--dataset` where the method
-asks for data. For other models, `--model` names a function that returns their architecture, from
-which the table of axes is derived. A false table is refused.
+Checkpoints of policies are merged into a checkpoint, each with its own `--dataset` if the method
+needs data. For other models, `--model` names a function that returns their architecture, to derive
+the table of axes. A false table is refused.
 """
 
 import contextlib
@@ -53,40 +53,40 @@ class MergeOptions(cli.Options):
         tuple[Path, ...], Positional, arg(metavar="MODEL ..."), pydantic.Field(min_length=1)
     ]
     """Safetensors files: checkpoints of one kind of policy, or state dicts of other models. Or
-    folders of policies of LeRobot (pretrained_model), in an environment of LeRobot's own.
-    Policies with different statistics of inputs get pooled ones, and act as before. The method
-    lora reads the adapter_config.json beside each PEFT adapter, and stores one."""
+    folders of policies of LeRobot (pretrained_model), in an environment of LeRobot's. Policies with
+    different statistics of inputs get pooled ones, and act as before. The method lora reads the
+    adapter_config.json beside each PEFT adapter, and stores one."""
     method: str
     """Merging method: naive_average, git_rebasin, fleet_merge, density_gated_ensemble or another
-    one of fleet_merging.METHODS, or module:function for your own, whose code is run."""
+    one of fleet_merging.METHODS. Or module:function for your own; its code is run."""
     output: Path
     """File of the merged model; folder of a policy of LeRobot."""
     option: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
     """Option of the method or its Descent, such as epochs=5 or steps=60; may be repeated."""
     dataset: Annotated[UseAppendAction[tuple[Path, ...]], arg(metavar="FOLDER")] = ()
-    """Dataset of a checkpoint, by which methods measure losses, gradients and moments: repeated,
+    """Dataset of a checkpoint, for methods that measure losses, gradients and moments: repeated,
     one for each model in the same order."""
     model: Annotated[str | None, arg(metavar="MODULE:FACTORY")] = None
     """For models that are no checkpoints: function that returns their architecture, or a tuple of
-    it and an example; its code is run. The table of axes is derived from it."""
+    it and an example; its code is run."""
     example: Annotated[str | None, arg(metavar="SHAPE|FILE")] = None
     """Inputs of --model: the shape of a batch, such as 8x3x32x32, or a safetensors file with one
     tensor for each argument."""
     data: Annotated[str | None, arg(metavar="MODULE:FUNCTION")] = None
-    """Function that returns the data of --model's models: a list with an iterable of batches
-    (inputs, labels), or a data holder, for each; its code is run."""
+    """Function that returns the data of --model's models: a list with one element for each, an
+    iterable of batches (inputs, labels) or a data holder. Its code is run."""
     problem: Annotated[str | None, arg(metavar="MODULE:FUNCTION")] = None
     """Function of the list of state dicts that returns a MergeProblem, for models with a table of
     your own; its code is run."""
     base: Path | None = None
-    """File of the weights from which all models were trained, for methods that need them, such as
-    task_arithmetic and ties; a checkpoint if the models are checkpoints."""
+    """File of the common initial weights of all models, for methods such as task_arithmetic and
+    ties; a checkpoint if the models are checkpoints."""
     overwrite: bool = False
     """Replace an existing output."""
     averaging_weights: tuple[Number, ...] = ()
     """Weight of each model in the average, of any sum (default: equal weights)."""
     seed: Seed = 0
-    """Seed of everything that is drawn."""
+    """Seed of all random numbers."""
     points: OddCount = 11
     """Number of points on the line of each barrier: odd, at least 3."""
 
@@ -164,7 +164,7 @@ def _merge_models(options: MergeOptions) -> int:
         assert isinstance(model, Ensemble)
         write_model(options.output, model.state_dict(), {**notes, "ensemble": model.description()})
     else:
-        # Of tied weights one name, as in the files.
+        # One name of tied weights, as in the files.
         tied = set(problem.models[0]) - set(models[0])
         kept = {name: each for name, each in merged.state.items() if name not in tied}
         write_model(options.output, kept, notes)
@@ -339,7 +339,7 @@ def _checkpoint_problem(
 
 
 def _checked(problem: "MergeProblem") -> "CheckReport | None":
-    """Checks the table by the module; None without one, and nothing can be said."""
+    """Checks the table by the module; None without a module."""
     from fleet_merging.symmetry.check import check
 
     if problem.module is None or problem.example is None:
@@ -348,7 +348,7 @@ def _checked(problem: "MergeProblem") -> "CheckReport | None":
 
 
 def _network(policy: "Checkpoint | None", merged: "MergeResult") -> "torch.nn.Module | None":
-    """Returns what a merge made as a module, if more than weights are known of it."""
+    """Returns the merged network as a module; None if only its weights are known."""
     if policy is None:
         return None if merged.module is None else merged.model
     network = policy.blueprint.create().eval()
@@ -363,7 +363,7 @@ def _size_text(merged: "MergeResult") -> str:
 
 @contextlib.contextmanager
 def _cautions_on_stderr() -> Iterator[None]:
-    """Prints what is unsure about a table once, in one line each."""
+    """Prints each warning about a table once, in one line."""
     from fleet_merging.errors import SymmetryWarning
 
     with warnings.catch_warnings(record=True) as caught:

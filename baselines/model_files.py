@@ -1,4 +1,4 @@
-"""Reading of models for programs: safetensors files, and functions of a user's own code.
+"""Reading of models for programs: safetensors files, and functions in a user's code.
 
 Models are data; no pickle is ever read.
 """
@@ -40,7 +40,7 @@ _NOTES = "fleet_tools"
 
 
 class IncompatiblePoliciesError(FleetToolsError, ValueError):
-    """Policies that are to be merged, but have different blueprints."""
+    """Policies with different blueprints, which cannot be merged."""
 
 
 def read_models(
@@ -48,19 +48,19 @@ def read_models(
 ) -> "tuple[list[dict[str, torch.Tensor]], Blueprint | None]":
     """Reads the models of a merge: checkpoints of one kind, or state dicts.
 
-    Checkpoints that scale what they read by different statistics get pooled ones, and weights with
-    which they act as before.
+    Checkpoints with different scalings of inputs get a common one, and weights with which they act
+    as before.
 
     Args:
         paths: The files.
-        averaging_weights: Each one's part of pooled statistics; equal ones if None.
+        averaging_weights: Part of each in pooled statistics; equal ones if None.
 
     Returns:
         The state dicts, and the blueprint of the checkpoints; None if they are no checkpoints.
 
     Raises:
-        MergeError: Only some are checkpoints, or their statistics cannot be folded into weights; or
-            a state dict cannot be read, see `read_model`.
+        MergeError: Only some are checkpoints, or their scalings cannot be folded into weights; or a
+            state dict cannot be read, see `read_model`.
         IncompatiblePoliciesError: They are checkpoints of two kinds.
         CheckpointError: A checkpoint is damaged, or of another version.
     """
@@ -93,7 +93,7 @@ def read_model(path: Path) -> dict[str, torch.Tensor]:
     """
     if os.path.isdir(path):
         raise MergeError(f"{path} is a folder. Name a safetensors file in it.")
-    if not os.path.isfile(path):  # `Path.is_file` raises where a name is too long
+    if not os.path.isfile(path):  # `Path.is_file` raises if a name is too long
         raise MergeError(f"There is no file {path}.")
     try:
         state = load_file(path)
@@ -143,7 +143,7 @@ def write_model(path: Path, state: State, notes: Any = None) -> None:
 
 
 def load_model(name: str, example: str | None) -> tuple[torch.nn.Module, Any]:
-    """Imports a module and calls its function, whose code has to be trusted, unlike models.
+    """Imports a module and calls its function. Its code has to be trusted, unlike models.
 
     Args:
         name: "module:factory"; programs also find modules of the working directory.
@@ -153,8 +153,8 @@ def load_model(name: str, example: str | None) -> tuple[torch.nn.Module, Any]:
         A model, and its argument or a tuple of its arguments.
 
     Raises:
-        MergeError: The name has another form, the module cannot be imported, the function needs
-            arguments or fails, or it returns something else; or the example cannot be read.
+        MergeError: The name has another form, the module cannot be imported, or the function needs
+            arguments, fails or returns something else. Or the example cannot be read.
         UnknownNameError: The module has no such function.
     """
     returned = call(name, "model")
@@ -208,7 +208,7 @@ def configs_beside(paths: Sequence[Path]) -> list[Config] | None:
     if not any(file.is_file() for file in files):
         return None
     if missing := [str(file) for file in files if not file.is_file()]:
-        raise MergeError(f"There is no {', '.join(missing)}, which holds the scale of the factors.")
+        raise MergeError(f"There is no {', '.join(missing)}, which has the factors' scale. Add it.")
     configs = []
     for file in files:
         try:
@@ -226,7 +226,7 @@ def call(name: str, what: str, *arguments: Any) -> Any:
 
     Args:
         name: "module:function".
-        what: What it returns, for messages, such as "model".
+        what: Name of its result in messages, such as "model".
         arguments: Its arguments.
 
     Raises:
@@ -274,13 +274,13 @@ def _plain(dtype: torch.dtype) -> str:
 
 
 def common_blueprint(blueprints: Mapping[str, "Blueprint"]) -> "Blueprint":
-    """Returns the one blueprint of policies whose weights are to be averaged; scalings may differ.
+    """Returns the common blueprint of policies to be averaged; scalings may differ.
 
     Args:
         blueprints: At least one blueprint, by its name in messages.
 
     Raises:
-        IncompatiblePoliciesError: They are not the same; the message names every difference.
+        IncompatiblePoliciesError: They differ; the message lists every difference.
     """
     (first, blueprint), *others = blueprints.items()
     for name, other in others:

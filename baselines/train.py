@@ -1,6 +1,6 @@
 """Behaviour cloning: `python -m fleet_tools.baselines.train --dataset data/hammer ...`.
 
-The same command resumes a run that was stopped or killed, and ends with the same bits.
+The same command resumes a stopped or killed run, and ends with the same bits.
 """
 
 import hashlib
@@ -42,15 +42,15 @@ class TrainOptions(cli.Options):
     dataset: Annotated[tuple[Path, ...], pydantic.Field(min_length=1)]
     """Folders of datasets, as `python -m fleet_tools.collect` makes them."""
     teacher: Path | None = None
-    """Checkpoint of a teacher: its actions are imitated instead of the episodes', in all stored
-    episodes, also failed ones (distillation)."""
+    """Checkpoint of a teacher to imitate instead of the recorded actions, in all stored episodes,
+    also failed ones (distillation)."""
     policy: PolicyOptions
     detector: DetectorOptions = DetectorOptions()
     output: Path
     """Folder of the run."""
     training: TrainingConfig = TrainingConfig()
     restart: bool = False
-    """Begin anew; a former run in the folder is kept beside it, as OUTPUT-former-1."""
+    """Begin anew; the former run in the folder is renamed to OUTPUT-former-1."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of the computation; auto is a GPU if there is one."""
     threads: Count = 1
@@ -58,19 +58,19 @@ class TrainOptions(cli.Options):
     save_every: Positive = 10.0
     """Time between two stored states, s; a kill loses at most this much."""
     validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.1
-    """Fraction of the episodes that are used for validation, and not for training."""
+    """Fraction of the episodes for validation, and not for training."""
     no_check: bool = False
-    """Do not check the digests of the episodes' files, and the values that are read."""
+    """Do not check the digests of the episodes' files, nor their values."""
     rollouts: CountOrZero = 0
     """Number of validation scenes of each task in which the policy is evaluated; 0 for none."""
     rollout_every: Count = 50
-    """Number of epochs between these evaluations; there is one at the end in any case."""
+    """Number of epochs between these evaluations; the last epoch always has one."""
     rollout_workers: CountOrZero = 0
     """Number of processes of these evaluations; 0 for this one."""
     dagger: CountOrZero = 0
-    """Number of rounds of DAgger, after the first training: in each, policy and expert take turns
-    at acting, and a new training learns from all that the expert did or would have done. The run
-    is then OUTPUT/round_0, OUTPUT/round_1, ..., and the demonstrations OUTPUT/data_1, ...."""
+    """Number of rounds of DAgger after the first training run. In each, policy and expert take
+    turns at acting, and a new policy learns the expert's actions in all visited states. The runs
+    are OUTPUT/round_0, OUTPUT/round_1, ..., and the demonstrations OUTPUT/data_1, ...."""
     dagger_episodes: Count = 100
     """Number of episodes of each task that a round collects."""
     choose_by: Criterion = "loss"
@@ -109,10 +109,10 @@ def _train(options: TrainOptions) -> int:
 
 
 def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
-    """Trains, and lets the policy collect with the expert, in turns.
+    """Trains, and collects episodes with policy and expert in turns.
 
     Returns:
-        The exit code, and the summaries of all trainings.
+        The exit code, and the summaries of all training runs.
     """
     from fleet_tools.baselines.training.record import chosen_checkpoint
     from fleet_tools.baselines.training.rollouts import collect_round

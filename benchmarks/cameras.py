@@ -1,7 +1,8 @@
 """Measures the cost of camera observations: `python benchmarks/cameras.py`.
 
-Times of steps are processor times, which a busy machine distorts less than wall times; run it on an
-idle machine all the same.
+Times of steps are processor times, which a busy machine distorts less than wall times. Still, run
+it
+on an idle machine.
 """
 
 import sys
@@ -33,8 +34,8 @@ _MODES: dict[str, dict[str, Any]] = {
 class CamerasOptions(cli.Options):
     """Measures the cost of camera observations.
 
-    For each task and kind of observation: processor time of a control step while the expert acts,
-    and of its observation, on one core; of clouds, also the step's time over that with states.
+    For each task and kind of observation: processor time of the expert's control steps, and of
+    observations, on one core. For clouds, also the step's time relative to states.
     """
 
     tasks: TaskSelection = TaskSelection()
@@ -64,15 +65,15 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
 
 
 def measure(task: str, episodes: int) -> dict[str, list[float]]:
-    """Measures control steps, side by side: in every step, all environments do the same.
+    """Measures control steps, side by side: all environments take each step.
 
     Args:
         task: Name of a task, or path of a task file.
-        episodes: Number of the expert's episodes; another one before them is not counted.
+        episodes: Number of the expert's episodes; one more runs first, and is not counted.
 
     Returns:
-        By column: mean processor time of a step and of what cameras add to it, ms, and the
-        median over steps of its time over that with states.
+        By column: mean processor times of a step and of its camera images, ms; and the median ratio
+        of its time to a step with states.
     """
     envs = {name: EnvSpec.of(task=task, **given).make_tool_use() for name, given in _MODES.items()}
     first, *others = envs.values()
@@ -96,10 +97,10 @@ def measure(task: str, episodes: int) -> dict[str, list[float]]:
 
 
 def _observation_seconds(env: ToolUseEnv) -> float:
-    """Returns the processor time of what cameras see of the present state."""
+    """Returns the processor time of the camera images of the present state."""
     simulation = env.simulation  # a profile looks inside
     assert simulation is not None  # during an episode
-    simulation.world_state()  # Drake caches its parts, so the time is that of the cameras
+    simulation.world_state()  # cached by Drake, so that only the cameras are timed
     return cpu_seconds(lambda: env._observer.measure(simulation, env.scene))
 
 

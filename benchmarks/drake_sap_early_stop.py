@@ -1,7 +1,7 @@
 """Drake's SAP solver stops early when a slab lies flat: `python drake_sap_early_stop.py`.
 
 A box falls 0.3 m beside a slab at rest of 10 x 7 x 1 cm, and never touches it. Compares the force
-that Drake reports for the box with m ((v1 - v0) / h - g). A slab whose top is 5 um smaller is fine.
+that Drake reports for the box with m ((v1 - v0) / h - g). A slab with a top 5 um smaller is fine.
 """
 
 # pyright: reportArgumentType=false

@@ -1,7 +1,7 @@
-"""How the expert handles tasks, and what follows of it as the limits of gentle success.
+"""The expert's contact metrics in tasks, and the limits of gentle success from these.
 
 `python benchmarks/gentle_limits.py` prints them as lines of the task files. With `--readings` it
-prints how well forces are divided between object and table.
+prints the errors of forces on object and table.
 """
 
 import math
@@ -21,7 +21,7 @@ from fleet_tools.utils import cli
 FACTOR = 1.5
 """Limit over the quantile of the expert."""
 LEAST = {"object_peak_N": 10.0, "table_peak_N": 10.0, "table_work_J": 0.1}
-"""What is gentle whatever the expert does: the weight of a kilogram, N; and J."""
+"""Limits that are gentle for any expert: the weight of a kilogram, N; and J."""
 _QUANTILES, _HEADS = (0.5, 0.95, 1.0), ("median", "95%", "largest")
 
 
@@ -32,22 +32,23 @@ _SMALLEST_N = 0.1
 
 
 class GentleLimitsOptions(cli.Options):
-    """Prints how the expert handles fresh scenes of each task, and the limits that follow.
+    """Prints the expert's contact metrics in fresh scenes of each task, and the limits from these.
 
-    With `--readings`, a row for each force says how far it is from that of the same episode with
-    what is touched read in every step of the dynamics, and not in every fourth, relative to the
-    peak that is read so, on object or table: median and largest error, of those episodes in which
-    the peak is at least 0.1 N.
+    With `--readings`, it prints a row of errors for each force. A reference episode reads contacts
+    in every step of the dynamics, and not in every fourth. Errors are relative to the reference's
+    peak on object or table. They are the median and the largest one, over the episodes with a peak
+    of at least 0.1 N.
     """
 
     tasks: TaskSelection = TaskSelection()
     scenes: Count = 20
     """Scenes of each task, of all tools and objects."""
     first_seed: Seed = 480_000
-    """Seed of the first scene. It is far below 2^52, where the scenes of protocols begin, and none
-    of those that the documentation trains with."""
+    """Seed of the first scene. It is far below 2^52, where the scenes of protocols begin, and
+    outside
+    of the seeds for training in the documentation."""
     readings: bool = False
-    """Print what reading in every fourth step changes instead."""
+    """Print the errors of readings in every fourth step instead."""
     substeps: Count = 1
     """Number of time steps of the dynamics in 4 ms."""
     approximation: Literal["lagged", "similar", "sap"] | None = None

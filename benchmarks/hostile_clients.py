@@ -1,8 +1,7 @@
-"""What hostile clients do to the servers of policies and of Blender: in an attack, and after it.
+"""Effects of hostile clients on the servers of policies and of Blender, during and after an attack.
 
-Each attack is tried on a server in a process of its own, while a good client asks it again and
-again. Afterwards, the good client must be served, and memory, descriptors and threads must be what
-they were.
+Each attack is tried on a server in its own process, while a good client sends requests. Afterwards,
+the server must serve the good client, with the memory, descriptors and threads of before.
 """
 
 import contextlib
@@ -42,7 +41,7 @@ _SERVER = "--server"
 _SETTLES_S = 30.0
 
 
-# --- The server, in a process of its own ----------------------------------------------------
+# --- The server, in its own process ----------------------------------------------------
 
 HELLO = Hello(
     policy="zeros",
@@ -71,7 +70,7 @@ class _Zeros:
 
 
 def _made(kind: str) -> tuple[str, Callable[[], None], Callable[[], dict[str, int]]]:
-    """Returns the address of a server, and functions that serve and tell what was dropped."""
+    """Returns the address of a server, a function that serves, and one that counts drops."""
     if kind == "Blender":
         loop = RenderServer("127.0.0.1", 0, lambda *_: b"image", {}, 10**6)
         host, port = loop.address
@@ -96,7 +95,7 @@ def _serve(kind: str, limit: str) -> None:
 
     Args:
         kind: One of `SERVERS`.
-        limit: What there is little of, see `_limit`; empty for nothing.
+        limit: Scarce resource, see `_limit`; empty for none.
     """
     with answering() as answer:
         url, serve, dropped = _made(kind)
@@ -107,11 +106,11 @@ def _serve(kind: str, limit: str) -> None:
             answer(dropped())
 
 
-# --- What is attacked ------------------------------------------------------------------------
+# --- The target ------------------------------------------------------------------------------
 
 
 class Resources(NamedTuple):
-    """What a process holds: resident memory in MB, descriptors and threads."""
+    """Resources of a process: resident memory in MB, descriptors and threads."""
 
     memory_mb: float
     descriptors: int
@@ -126,10 +125,10 @@ class Resources(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """A server that is attacked.
+    """A server under attack.
 
     Attributes:
-        kind: What it serves, one of `SERVERS`.
+        kind: One of `SERVERS`.
         url: Its address.
         pid: Its process.
     """
@@ -144,7 +143,7 @@ class Target:
         return socket.create_connection((host, int(port)), timeout_s)
 
     def is_served(self) -> bool:
-        """Returns whether a good client is."""
+        """Returns whether it serves a good client."""
         try:
             if self.kind == "Blender":
                 with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
@@ -158,7 +157,7 @@ class Target:
             return False
 
     def resources(self) -> Resources:
-        """Returns what its process holds."""
+        """Returns the resources of its process."""
         status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in status)
         memory_mb = int(fields["VmRSS"].split()[0]) / 1000
@@ -169,7 +168,7 @@ class Target:
 # --- Attacks --------------------------------------------------------------------------------
 
 Attack = Callable[[Target, int], Iterator[list[socket.socket]]]
-"""Begins with a number of clients, and yields those that stay; each next step goes on."""
+"""Begins with a number of clients, and yields the remaining ones; each next step continues."""
 
 
 def _reset(client: socket.socket) -> None:
@@ -258,7 +257,7 @@ ATTACKS: dict[str, Attack] = {
     "silent, few threads": _silent,
 }
 SHORT_OF = {"silent, few descriptors": "descriptors", "silent, few threads": "threads"}
-"""What the server has little of in an attack, see `_limit`."""
+"""Scarce resource of the server in an attack, see `_limit`."""
 
 
 # --- An attack ------------------------------------------------------------------------------
@@ -266,15 +265,15 @@ SHORT_OF = {"silent, few descriptors": "descriptors", "silent, few threads": "th
 
 @dataclass(frozen=True)
 class Found:
-    """What an attack did.
+    """Result of an attack.
 
     Attributes:
         kind, attack: Server, and name of the attack.
         tried, served: How often a good client asked during the attack, and was served.
         served_after_s: Time after its end until a good client was served, s.
-        dropped: Number of connections that the server says it dropped.
+        dropped: Number of connections that the server reports as dropped.
         processor_s: Processor time of the server, s.
-        before, height, after: What it held before the attack, at most, and after it.
+        before, height, after: Its resources before the attack, at most, and after it.
     """
 
     kind: str
@@ -290,7 +289,7 @@ class Found:
 
     @property
     def is_well(self) -> bool:
-        """Whether the server is what it was."""
+        """Whether the server has recovered."""
         return (
             self.served_after_s < _SETTLES_S
             and self.after.descriptors <= self.before.descriptors
@@ -303,7 +302,7 @@ def attacked(kind: str, attack: str, clients: int, seconds: float) -> Found:
     """Attacks a server.
 
     Args:
-        kind: What it serves, one of `SERVERS`.
+        kind: One of `SERVERS`.
         attack: Name of an attack.
         clients: Number of hostile clients.
         seconds: Time for which the attack goes on, s.
@@ -312,7 +311,7 @@ def attacked(kind: str, attack: str, clients: int, seconds: float) -> Found:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Child("hostile_clients.py", arguments))
         target = Target(kind, server.answer(), server.pid)
-        for _ in range(3):  # what it loads with its first clients, it keeps
+        for _ in range(3):  # the first clients load data that remain
             if _served_after_s(target) >= _SETTLES_S:
                 raise FleetToolsError("The server does not serve a good client.")
         before = _settled(target)
@@ -352,7 +351,7 @@ def attacked(kind: str, attack: str, clients: int, seconds: float) -> Found:
 
 
 def _served_after_s(target: Target) -> float:
-    """Returns after which time a good client is served, s; about `_SETTLES_S` if it is not."""
+    """Returns the time until a good client is served, s; about `_SETTLES_S` if it is not."""
     begin = time.monotonic()
     while not target.is_served() and time.monotonic() < begin + _SETTLES_S:
         time.sleep(0.05)
@@ -360,7 +359,7 @@ def _served_after_s(target: Target) -> float:
 
 
 def _settled(target: Target, wanted: Resources | None = None) -> Resources:
-    """Returns the resources as soon as they are those that are wanted; by default after 1 s."""
+    """Returns the resources as soon as they are the wanted ones; by default after 1 s."""
     end = time.monotonic() + (1.0 if wanted is None else _SETTLES_S)
     while True:
         found = target.resources()
@@ -378,10 +377,10 @@ def _processor_s(pid: int) -> float:
 
 
 class HostileClientsOptions(cli.Options):
-    """Attacks servers on this machine, and prints what that did. Linux only.
+    """Attacks servers on this machine, and prints the effects. Linux only.
 
     Exit codes:
-    0: all servers were afterwards what they were before.
+    0: all servers recovered.
     1: one was not.
     """
 

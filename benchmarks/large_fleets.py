@@ -4,9 +4,10 @@
     python benchmarks/large_fleets.py --data data/mt10_many/* --output runs/large_fleets
 
 Every fleet has the same episodes, divided among its robots, and asks 5% of these in each round. A
-fleet that is done is not run again. Each is run by the program `fleet` as a process of its own;
-its memory is the largest sum of the proportional set sizes of this process and its children (what
-several processes share is divided among them), sampled every two seconds.
+finished fleet is not run again. Each is run by the program `fleet` as a separate process. Its
+memory
+is the largest sum of proportional set sizes, which divide shared memory, of this process and its
+children. It is sampled every two seconds.
 """
 
 import json
@@ -66,7 +67,7 @@ def _measure(options: LargeFleetsOptions) -> int:
 
 
 def _used(options: LargeFleetsOptions, robots: int) -> dict[str, float]:
-    """Returns time and memory of a fleet, which is run where it was not yet."""
+    """Returns time and memory of a fleet, which is run if it is new."""
     folder = options.output / str(robots)
     if not (folder / MEASURED).exists():
         config = options.output / f"{robots}.yaml"

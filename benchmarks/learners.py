@@ -1,4 +1,4 @@
-"""A table of finished trainings: `python benchmarks/learners.py RUN [RUN ...]`."""
+"""A table of finished training runs: `python benchmarks/learners.py RUN [RUN ...]`."""
 
 import sys
 from pathlib import Path
@@ -15,9 +15,9 @@ from fleet_tools.utils import cli
 
 
 class LearnersOptions(cli.Options):
-    """Prints a row for each training run: its policy, its data, and what its last rollouts solved.
+    """Prints a row for each training run: its policy, its data, and its last success rates.
 
-    Rollouts are those of `train --rollouts`, by the last weights, in validation scenes.
+    Rollouts are by `train --rollouts`, with the last weights, in validation scenes.
     """
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]

@@ -1,10 +1,10 @@
-"""What candidate strengths of levels cost policies: `python benchmarks/level_strengths.py`.
+"""The effect of candidate strengths of levels: `python benchmarks/level_strengths.py`.
 
     python benchmarks/level_strengths.py --policies expert a.safetensors --output runs/strengths
     python benchmarks/level_strengths.py --levels physics poses --tool hammer --scenes 5
 
-A strength is a level of a protocol's file. Scenes are of a range of seeds that no protocol of the
-package has, so that nothing is tuned on the scenes by which policies are scored.
+A strength is a level of a protocol's file. Scenes have seeds outside of the package's protocols, so
+that nothing is tuned on the scenes that score policies.
 """
 
 import sys
@@ -38,11 +38,11 @@ _COLUMNS = ["level", "policy", "task", "nominal", "level's", "cost", "pairs"]
 
 
 class LevelStrengthsOptions(cli.Options):
-    """Evaluates policies at candidate strengths of levels, and prints what each costs them.
+    """Evaluates policies at candidate strengths of levels, and prints the loss of success at each.
 
     A policy is evaluated in the nominal scenes and in the same scenes of each level. The output has
-    an evaluation for each, and the same command resumes it. Policies that see by no camera have no
-    rows at levels of cameras.
+    an evaluation for each, and the same command resumes it. Policies without cameras have no rows
+    at levels of cameras.
 
     Exit codes:
     0: all are evaluated.
@@ -52,7 +52,7 @@ class LevelStrengthsOptions(cli.Options):
     output: Path
     """Folder of the evaluations."""
     candidates: Path = task_configs_root() / "protocols" / f"{PROTOCOL}.yaml"
-    """A protocol's file, each level of which is a strength; its seeds are not read."""
+    """A protocol's file with a level for each strength; its seeds are not read."""
     levels: tuple[str, ...] = ()
     """Levels by name; without any, all."""
     policies: tuple[str, ...] = ("expert",)
@@ -64,7 +64,7 @@ class LevelStrengthsOptions(cli.Options):
 
 
 def validation_protocol(candidates: LevelsFile) -> dict[str, Any]:
-    """Returns the content of a protocol's file with its levels, and with scenes of validation."""
+    """Returns the content of a protocol's file with its levels, and with validation scenes."""
     scenes = _SPACING
     content = candidates.model_dump(mode="json")
     seeds = range(FIRST_SEED, EVALUATION.stop, _SPACING)

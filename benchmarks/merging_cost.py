@@ -1,13 +1,12 @@
-"""What merging costs: functions that it enters, and its time. `python benchmarks/merging_cost.py`.
+"""The cost of merging: entered functions, and time. `python benchmarks/merging_cost.py`.
 
     python benchmarks/merging_cost.py --list             # the functions by name, too
     python benchmarks/merging_cost.py --table times
     python benchmarks/merging_cost.py --data data/hammer # of a round of a fleet, too
 
-Functions are counted after one merge has been run, so that what runs once on import is not among
-them. `problem` begins with a complete `MergeProblem`, as a round of a fleet does; `models` with
-modules and loaders, of which tables and data holders are made; `table` with these and a table,
-which is checked.
+Functions are counted after one merge, so that functions on import do not count. `problem` begins
+with a complete `MergeProblem`, as a round of a fleet does. `models` begins with modules and
+loaders, and makes tables and data holders. `table` also has a table, which is checked.
 """
 
 import sys
@@ -35,7 +34,7 @@ MERGES: dict[str, dict[str, Any]] = {
     "fleet_merge": {"epochs": 1, "steps": 5},
     "density_gated_ensemble": {},
 }
-"""Methods whose functions are counted, with their options."""
+"""Methods to count functions of, with their options."""
 
 MLP = Symmetry.of(layers.mlp(["0", "2", "4", "6", "8"], ["_", "h1", "h2", "h3", "h4", "_"]))
 
@@ -43,21 +42,21 @@ MLP = Symmetry.of(layers.mlp(["0", "2", "4", "6", "8"], ["_", "h1", "h2", "h3", 
 class MergingCostOptions(cli.Options):
     """Counts the project's functions and files that merges enter, and measures times of merges.
 
-    A function counts once, whatever its number of calls; functions inside of another count as the
-    one around them. Times are seconds of processor on one thread, the best of three. Untrained
-    networks have four hidden layers.
+    A function counts once, for any number of calls; nested functions count as the outer one. Times
+    are seconds of processor on one thread, the best of three. Untrained networks have four hidden
+    layers.
     """
 
     table: Literal["functions", "times"] = "functions"
-    """What is measured."""
+    """The measured quantity."""
     data: Path | None = None
-    """Folder of a dataset, of whose fleet of three robots two rounds are counted, too."""
+    """Folder of a dataset for a fleet of three robots; two of its rounds are counted, too."""
     list: bool = False
     """Print the functions, too."""
     widths: tuple[Count, ...] = (512, 1024)
     """Widths of two networks that are matched."""
     models: tuple[Count, ...] = (10, 100)
-    """Numbers of networks of 64 units in a layer that are merged; 1000 take minutes."""
+    """Numbers of networks to merge, with 64 units in a layer; 1000 take minutes."""
 
 
 def traced(action: Callable[[], object]) -> set[tuple[str, str]]:
@@ -66,7 +65,7 @@ def traced(action: Callable[[], object]) -> set[tuple[str, str]]:
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and not code.co_filename.startswith("<"):  # of generated code
+        if event == "call" and not code.co_filename.startswith("<"):  # generated code
             found.add((Path(code.co_filename), code.co_qualname.partition(".<locals>")[0]))
 
     sys.setprofile(note)
@@ -83,14 +82,14 @@ def traced(action: Callable[[], object]) -> set[tuple[str, str]]:
 
 
 def mlp(*widths: int, seed: int) -> nn.Module:
-    """Returns a network with weights of its own."""
+    """Returns a network with weights drawn by a seed."""
     torch.manual_seed(seed)
     modules = [module for i, o in pairwise(widths) for module in (nn.Linear(i, o), nn.ReLU())]
     return nn.Sequential(*modules[:-1])
 
 
 def merges() -> Iterator[tuple[str, str, set[tuple[str, str]]]]:
-    """Yields the functions of merges of two networks: the method, where it begins, and they."""
+    """Yields the functions of merges of two networks: the method, its start, and the functions."""
     models = [mlp(8, 32, 32, 3, seed=seed) for seed in range(2)]
     data = [[(torch.randn(64, 8), torch.randn(64, 3))] for _ in models]
     table = problem_of(models, data=data, method="git_rebasin").symmetry

@@ -1,4 +1,4 @@
-"""The table of merging methods: what each assumes, and what one merge gives on digits.
+"""The table of merging methods: their assumptions, and the results of one merge on digits.
 
 `python benchmarks/merging_methods.py > docs/results/tables/merging_methods.md`
 """
@@ -26,8 +26,8 @@ from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
 
 LEFT_OUT = ("fleet_merge", "sinkhorn", "partition", "distillation", "lora")
-"""Beginnings of names that are not in the table: what asks for hundreds of gradients, variants of
-others, a student (whose teacher is there), and adapters."""
+"""Prefixes of names that are not in the table: methods with hundreds of gradients, variants of
+others, distillation (with an ensemble in the table), and adapters."""
 
 COLUMNS = (
     "method", "source", "start", "a robot is asked for", "returns", "kB sent by a robot",
@@ -44,10 +44,10 @@ class MergingMethodsOptions(cli.Options):
 
     Networks have two hidden layers of 128 units and a squared error, like policies. Robot r has 90%
     of the training images of the classes 2 r and 2 r + 1, and a share of the others' rest. Figures
-    are accuracies on test images of all classes, means over the seeds (smallest to largest), of
-    methods with their default options; with own starts, `alignment: activations` where a method
-    has it. A cell is empty where a method needs a common start. Methods that ask for hundreds of
-    gradients are compared in `docs/results/fleets.md` alone.
+    are accuracies on test images of all classes, means over the seeds (smallest to largest).
+    Methods have their default options, and with own starts `alignment: activations` if they have
+    it. A cell is empty if a method needs a common start. `docs/results/fleets.md` compares methods
+    with hundreds of gradients.
     """
 
     seeds: Count = 3

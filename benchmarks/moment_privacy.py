@@ -1,9 +1,9 @@
-"""What second moments reveal of a robot's data: `python benchmarks/moment_privacy.py FLEET`.
+"""Disclosure of a robot's data by second moments: `python benchmarks/moment_privacy.py FLEET`.
 
-An adversary who reads one robot's answer tries to find out whether an episode is among the robot's
+An adversary reads one robot's answer, and tries to find out whether an episode is among the robot's
 (membership), and to reconstruct observations. Members are the robot's episodes, and others are
-held-out episodes of the same tasks, which no robot has. For comparison, the same is tried with
-the weights that the robot sends anyway, by the loss of its network.
+held-out episodes of the same tasks. For comparison, the same is tried with the weights that the
+robot sends anyway, by the loss of its network.
 """
 
 import sys
@@ -32,16 +32,17 @@ COLUMNS = ("episodes", "noise", "membership by moments", "by weights", "error of
 class PrivacyOptions(cli.Options):
     """Tries to read a robot's data from the second moments of its first layer's inputs.
 
-    Membership is the area under the receiver operating characteristic over episodes, .5 where
-    nothing is revealed. The error is the distance of an observation from what an adversary guesses
-    who knows all other steps of the robot, relative to its distance from the mean.
-    Figures are means over robots.
+    Membership is the area under the receiver operating characteristic over episodes; .5 reveals
+    nothing. An adversary knows all but one step of the robot, and guesses its observation. The
+    error is the distance from the guess, relative to the distance from the mean. Figures are means
+    over
+    robots.
     """
 
     fleet: Annotated[Path, Positional, arg(metavar="FLEET")]
     """Folder of a fleet of one round, of `python -m fleet_tools.baselines.fleet`."""
     episodes: tuple[Count, ...] = (1, 10, 100)
-    """Numbers of a robot's episodes from which moments are computed, besides all of them."""
+    """Numbers of a robot's episodes in the moments, besides all of them."""
 
 
 def _measure(options: PrivacyOptions) -> int:
@@ -92,7 +93,7 @@ def _attack(
     count: int | None,
     noise: float,
 ) -> dict[str, float]:
-    """Returns what an adversary finds out by the moments of `count` of a robot's episodes."""
+    """Returns an adversary's findings from the moments of `count` of a robot's episodes."""
     generator = np.random.default_rng(0)
     chosen = [members[i] for i in generator.permutation(len(members))[:count]]
     X = np.concatenate(
@@ -118,7 +119,7 @@ def _attack(
 
 
 def _reconstruction_error(X: np.ndarray, noisy: np.ndarray) -> float:
-    """Returns the median error of steps that an adversary reconstructs who knows all others."""
+    """Returns the median error of steps reconstructed by an adversary that knows all others."""
     generator = np.random.default_rng(1)
     errors = []
     for index in generator.choice(len(X), min(50, len(X)), replace=False):

@@ -1,8 +1,9 @@
 """Walks the paths of a newcomer: `python benchmarks/newcomer_paths.py --wheel FILE.whl`.
 
-Each path is a page of the documentation, whose blocks run as they stand, in an empty folder, by the
-Python of an environment into which only the wheel and the extras that the page asks for were
-installed. What is printed, in Markdown, are the minutes that it took, beside those that are stated.
+Each path is a page of the documentation. Its blocks run unchanged, in an empty folder, by the
+Python
+of an environment with only the wheel and the page's extras. The output, in Markdown, is the time in
+minutes, beside the stated one.
 """
 
 import os
@@ -39,17 +40,17 @@ def _tested(block: Block) -> bool:
 
 @dataclass(frozen=True)
 class Route:
-    """What a newcomer does.
+    """A newcomer's path.
 
     Attributes:
-        page: The page within docs, whose blocks run.
-        minutes: The minutes in which it is to be done, without the installation.
-        extras: Extras of the wheel that the page asks for.
-        taken: Which blocks of Python and bash run; those that install never do.
-        smaller: What is replaced in them, since a newcomer tries less first.
-        file: Name of the file to which the page has its Python written; it is run if None.
+        page: The page within docs with the blocks to run.
+        minutes: Its time limit in minutes, without the installation.
+        extras: Extras of the wheel in the page.
+        taken: The blocks of Python and bash to run; blocks that install never run.
+        smaller: Replacements in them, since a newcomer tries less first.
+        file: Name of the file for the page's Python; it is run if None.
         copied: Folders of the checkout that the page's commands read.
-        after: More code, for what the page says in words.
+        after: More code, for instructions in words.
     """
 
     page: str
@@ -139,17 +140,17 @@ PATHS = {
         copied=("examples",),
     ),
 }
-"""Paths by name; the first tries are those that the pages name."""
+"""Paths by name; the first tries are the ones of the pages."""
 
 _TOOLS = ("pytest", "playwright", "psutil")
-"""Libraries with which clicks and namespaces are made, beside the newcomer's."""
+"""Libraries for clicks and namespaces, beside the newcomer's."""
 
 
 class NewcomerOptions(cli.Options):
-    """Walks the paths of a newcomer, each in an empty folder, and says how long each takes.
+    """Walks the paths of a newcomer, each in an empty folder, and measures their times.
 
     Exit codes:
-    0: every path was walked, in the minutes that are stated.
+    0: every path was walked within the stated minutes.
     1: one failed or took longer.
     """
 
@@ -167,15 +168,15 @@ class NewcomerOptions(cli.Options):
 
 @dataclass(frozen=True)
 class Walk:
-    """What a path took.
+    """Result of a path.
 
     Attributes:
         name: Name of the path.
         minutes: Minutes of the page's blocks.
-        stated: Minutes that are stated.
-        used: Minutes of processor, without those of Ray, whose processes outlive the path.
+        stated: Stated minutes.
+        used: Minutes of processor, without Ray, since its processes outlive the path.
         install: Minutes of the installation; None if nothing was installed.
-        problem: The end of what was printed, if it failed.
+        problem: The end of the output, if it failed.
     """
 
     name: str
@@ -247,10 +248,10 @@ def _processor_minutes() -> float:
 
 
 def text(path: Route) -> str:
-    """Returns the script of a path: the page's blocks that are taken, made smaller, and more.
+    """Returns the script of a path: the page's chosen blocks, made smaller, and more.
 
     Raises:
-        ConfigError: The page has none, or lacks what is made smaller.
+        ConfigError: The page has no blocks, or lacks text to replace.
     """
     taken = [
         (block.language, block.code)

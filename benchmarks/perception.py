@@ -1,7 +1,8 @@
 """Measures the perceived experts: `python benchmarks/perception.py --tool wrench --episodes 10`.
 
-Prints a row for each task and split: errors of the keypoints that it finds in the first
-observation, and the processor time that this takes. `success.py` measures their successes.
+Prints a row for each task and split: errors of keypoints in the first observation, and the
+processor
+time for them. `success.py` measures their successes.
 """
 
 import sys
@@ -27,11 +28,11 @@ _COLUMNS = ("task", "split", "tool keypoints, mm", "object keypoints, mm", "regi
 
 
 class PerceptionOptions(cli.Options):
-    """Measures what a perceived expert finds, with all randomization on and fixed seeds.
+    """Measures the keypoints of a perceived expert, with all randomization on and fixed seeds.
 
-    Prints a row for each task and split: the largest error of a keypoint in each scene's first
-    observation (its median over scenes, 95th percentile and maximum), and the median processor
-    time of finding tool and object there.
+    Prints a row for each task and split, from the first observations of scenes. It has the median,
+    95th percentile and maximum of each scene's largest keypoint error, and the median processor
+    time.
     """
 
     tasks: TaskSelection = TaskSelection()

@@ -1,10 +1,10 @@
-"""Measures what the simulation should do by law: `python benchmarks/physics_exam.py`.
+"""Compares the simulation with laws of physics: `python benchmarks/physics_exam.py`.
 
     python benchmarks/physics_exam.py --objects brownie hex_nut
     python benchmarks/physics_exam.py --approximations lagged similar sap
 
-Slabs and blocks fall, lie, slide and tip over on the table; the expert drives nails, turns nuts,
-lifts slabs and parts blocks, while all forces are recorded. Each quantity is compared with its
+Slabs and blocks fall, lie, slide and tip over on the table. The expert drives nails, turns nuts,
+lifts slabs and parts blocks. All forces are recorded. Each quantity is compared with its
 closed form (`benchmarks/exam`).
 """
 

@@ -1,7 +1,8 @@
 """One robot of five attacks the merge: `python benchmarks/poisoned_robots.py --data data/* ...`.
 
-All merges are made and their losses measured; then their policies are run, the most telling ones
-first. Results are added to a folder, and the same command goes on with those that are missing.
+All merges are made and their losses measured; then their policies are run, the most informative
+ones
+first. Results are added to a folder, and the same command continues with the missing ones.
 """
 
 import hashlib
@@ -47,7 +48,7 @@ ATTACKER = 4
 
 SCALE, MOMENTS_SCALE = -10.0, 1000.0
 RUINED = "hammer"
-"""Name of the tool whose actions one attacker reverses."""
+"""Name of the tool with actions that one attacker reverses."""
 
 ATTACKS = {
     "none": "nobody",
@@ -68,7 +69,7 @@ METHODS = (
     "density_gated_ensemble",
     "naive_average",
 )
-"""In the order in which their policies are run."""
+"""Methods in the order of their rollouts."""
 
 
 class AttackedMerge(NamedTuple):
@@ -80,7 +81,7 @@ class AttackedMerge(NamedTuple):
 
 
 def cells() -> list[AttackedMerge]:
-    """Returns all merges, the most telling first; no rule applies to a gate, which keeps all."""
+    """Returns all merges, the most informative first; ensembles keep all robots, without rules."""
     return [
         AttackedMerge(method, rule, attack)
         for method in METHODS
@@ -91,10 +92,10 @@ def cells() -> list[AttackedMerge]:
 
 @dataclass(frozen=True, eq=False)
 class Liar:
-    """A data holder that answers moments of data that do not exist.
+    """A data holder that answers with moments of data that do not exist.
 
     Attributes:
-        honest: Answers all else.
+        honest: Gives all other answers.
     """
 
     honest: LocalDataHolder
@@ -121,7 +122,7 @@ class PoisonedFleet:
 
     Args:
         config: The fleet; its initialization is set here.
-        keep: keep(name, make): returns what `make` returned at the first call with that name.
+        keep: keep(name, make): returns the result of the first `make` with that name.
     """
 
     def __init__(self, config: FleetConfig, keep: Callable[..., Tensors]) -> None:
@@ -133,7 +134,7 @@ class PoisonedFleet:
         self.plan = self.plans["common"]
 
     def merge(self, cell: AttackedMerge) -> MergeResult:
-        """Returns what a method makes of the robots' weights and answers under an attack."""
+        """Returns a method's result from the robots' weights and answers under an attack."""
         start = "own" if cell.method in OWN_START else "common"
         plan, bases = self.plans[start], self._bases(start)
         models = [self._trained(start, robot, flipped=False) for robot in range(ATTACKER)]
@@ -180,7 +181,7 @@ class PoisonedFleet:
         return [plan.blueprint.create(a.initialization).state_dict() for a in plan.assignments]
 
     def _attackers(self, start: str, attack: str) -> Tensors:
-        """Returns the weights that the attacker sends."""
+        """Returns the attacker's weights."""
         if attack == "ruins_hammer":
             return self._trained(start, ATTACKER, flipped=True)
         own, base = self._trained(start, ATTACKER, flipped=False), self._bases(start)[ATTACKER]
@@ -251,7 +252,7 @@ def _call(cell: AttackedMerge) -> tuple[str, Mapping[str, Any]]:
 
 
 class PoisonedRobotsOptions(cli.Options):
-    """Merges five robots of which one attacks, by methods and rules, and runs the policies.
+    """Merges five robots, one of them an attacker, by methods and rules, and runs the policies.
 
     Exit codes:
     0: everything is measured.
@@ -261,7 +262,7 @@ class PoisonedRobotsOptions(cli.Options):
     data: tuple[Path, ...]
     """Folders of the datasets, one of each tool."""
     output: Path
-    """Folder of trained weights and of results, to which a run adds."""
+    """Folder of trained weights and of results; a run adds to it."""
     scenes: CountOrZero = 2
     """Number of validation scenes of each tool; 0 measures losses alone."""
     epochs: Count = 60
@@ -305,7 +306,7 @@ def _config(options: PoisonedRobotsOptions) -> FleetConfig:
 
 
 def _merged(fleet: PoisonedFleet, cell: AttackedMerge) -> tuple[dict[str, Any], Checkpoint | None]:
-    """Returns what is known of a merge before its policy is run, and the policy."""
+    """Returns the results of a merge before its rollouts, and the policy."""
     entry: dict[str, Any] = cell._asdict()
     try:
         checkpoint = merged_checkpoint(fleet.plan.blueprint, fleet.merge(cell))
@@ -350,7 +351,7 @@ def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _known(folder: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Returns the results in a folder; of one merge, the last, which has its policy's run."""
+    """Returns the results in a folder; of one merge, the last, with rollouts of its policy."""
     path = folder / RESULTS
     lines = path.read_text().splitlines() if path.exists() else []
     return {_key(entry): entry for entry in map(json.loads, lines)}

@@ -37,15 +37,16 @@ _STEPS = 30
 
 
 class PolicyStepsOptions(cli.Options):
-    """Measures how long a policy takes for a step, beside one with a linear head.
+    """Measures the time of a policy's step, beside one with a linear head.
 
-    Policies have random weights, an Elman network of 2 x 128 units, a PointNet if there are clouds,
-    and chunks of 8 actions of which 4 are executed. They take turns on one thread. Times are the
-    medians of processor times.
+    Policies have random weights, an Elman network of 2 x 128 units, and a PointNet if there are
+    clouds. Of chunks of 8 actions, 4 are executed. They take turns on one thread. Times are the
+    medians of
+    processor times.
     """
 
     dataset: Annotated[Path, Positional, arg(metavar="DATASET")]
-    """Dataset whose observations are read."""
+    """Dataset with the observations."""
     turns: Count = 9
     """Number of turns."""
 

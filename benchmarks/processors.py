@@ -1,7 +1,8 @@
 """Episodes on other processors: `python benchmarks/processors.py results/expert --emulated`.
 
-Libraries choose their kernels by the instruction sets that a processor says it has. Environment
-variables make some of them choose others; QEMU's emulation of a processor makes all of them do.
+Libraries choose their kernels by the reported instruction sets of a processor. Environment
+variables
+make some of them choose others; QEMU's emulation of a processor makes all of them do so.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ from fleet_tools.rollouts.agreement import counts
 from fleet_tools.utils import cli
 
 _REPLAY = "--replay"
-"""First argument of a process of another kind, which runs the episodes again."""
+"""First argument of a process of another kind, which replays the episodes."""
 
 _COLUMNS = (
     *("processor", "kernels with other bits", "episodes"),
@@ -50,7 +51,7 @@ class Kind:
 
     Attributes:
         variables: Environment variables of the process.
-        command: Command before that of the process.
+        command: Command before the process's.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -61,8 +62,8 @@ _NO_AVX2 = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA"}
 _GENERIC = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
 
 _OPENBLAS = {"Nehalem": "SSE42", "Haswell": "AVX2", "SkylakeX": "AVX512_SKX"}
-"""Kernels of OpenBLAS, and what each needs: it takes them on any processor, which may end at an
-illegal instruction."""
+"""Kernels of OpenBLAS, and their instruction sets: it takes them on any processor, which may end at
+an illegal instruction."""
 
 SAME_BITS = {
     **{
@@ -79,12 +80,12 @@ SAME_BITS = {
     ),
     "numba for any processor": Kind(_GENERIC),
 }
-"""Kinds by which no bit of a replay may differ."""
+"""Kinds that must replay with the same bits."""
 
 OTHER_BITS = {
     "glibc without AVX2 and FMA": Kind(_NO_AVX2),
 }
-"""Kinds by which bits of a replay may differ, and the outcome may not."""
+"""Kinds that may replay with other bits, but the same outcome."""
 
 
 def _learning(onednn: str, torch: str, openblas: str, others: Mapping[str, str] = {}) -> Kind:
@@ -98,11 +99,11 @@ LEARNING = {
     "AVX2 without AVX-512": _learning("AVX2", "avx2", "Haswell"),
     "neither AVX2 nor FMA": _learning("SSE41", "default", "Nehalem", _NO_AVX2),
 }
-"""Kinds by which networks learn alike up to rounding: kernels of PyTorch, oneDNN and BLAS."""
+"""Kinds with equal training up to rounding: kernels of PyTorch, oneDNN and BLAS."""
 
 
 def _emulated(name: str) -> Kind:
-    # The code of numba is that of the kind above: compiling it under emulation takes minutes.
+    # The code of numba is the kind above's: compiling it under emulation takes minutes.
     return Kind(_GENERIC, ("qemu-x86_64", "-cpu", name))
 
 
@@ -112,20 +113,21 @@ EMULATED = {
     "Sandy Bridge, emulated": _emulated("SandyBridge"),
     "Nehalem, emulated": _emulated("Nehalem"),
 }
-"""Kinds that QEMU emulates: with AVX2, FMA and BMI2; without BMI2, as Drake's fast functions need
-it and those of the C library do not; with neither AVX2, FMA nor BMI2; and without AVX besides."""
+"""Kinds that QEMU emulates: with AVX2, FMA and BMI2; without BMI2, which Drake's fast functions
+need
+and the C library's do not; with neither AVX2, FMA nor BMI2; and without AVX besides."""
 
 
 class ProcessorsOptions(cli.Options):
-    """Runs stored actions of results again as other processors would, and compares with this one.
+    """Replays stored actions of results as on other processors, and compares with this one.
 
-    Prints a row for each kind of processor: which libraries compute other bits there, in how many
-    episodes the last state has the same bits, how many end alike (outcome and steps), how many of
-    these with a last state within a distance, and the largest distance.
+    Prints a row for each kind of processor: libraries with other bits, and episodes with the same
+    bits in the last state. Then it counts episodes with the same end (outcome and steps), and among
+    these last states within a distance. The largest distance is last.
 
     Exit codes:
     0: all episodes end alike.
-    1: an episode ends otherwise.
+    1: an episode ends differently.
     """
 
     results: Annotated[tuple[Path, ...], Positional, arg(metavar="RESULT")]
@@ -191,7 +193,7 @@ def draw(results: list[Path], episodes: int) -> list[EpisodeResult]:
 
 
 def kernels() -> dict[str, str]:
-    """Returns hashes of what kernels of libraries compute, by library."""
+    """Returns hashes of the results of kernels, by library."""
     generator = np.random.default_rng(0)
     angles = generator.uniform(-4, 4, 20000)
     rotations = [
@@ -209,7 +211,7 @@ def kernels() -> dict[str, str]:
 
 
 def replay(results: list[Path], episodes: int) -> dict[str, Any]:
-    """Returns what kernels compute, and results of drawn episodes from their actions."""
+    """Returns results of kernels, and of drawn episodes from their actions."""
     protocol = load_protocol(PROTOCOL)
     env_of = present_env(protocol)
     again = [

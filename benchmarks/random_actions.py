@@ -41,11 +41,12 @@ _PEAKS = {
 class RandomActionsOptions(cli.Options):
     """Runs episodes with random and extreme actions, and counts their outcomes.
 
-    Actions are drawn anew in every step ("uniform"); of entries -1 and 1, drawn once ("corner") or
-    held for 2 to 12 steps ("corners"); or sinusoids of amplitude 1 with drawn periods and phases
-    ("sinusoids"). The kinds come in turn. The last columns have the largest speed of any joint in
-    any simulation step over its declared limit, the same while nothing touches arm, hand or tool,
-    the largest torque over its limit, and how far a joint is beyond its range, negative within it.
+    Kinds of actions come in turn. "uniform": drawn anew in every step. "corner": entries -1 and 1,
+    drawn once; "corners": held for 2 to 12 steps. "sinusoids": of amplitude 1, with drawn periods
+    and phases. The last columns have the largest speed of a joint over its declared limit, and the
+    same without contacts of arm, hand or tool. Then come the largest torque over its limit, and the
+    distance of a joint beyond its range,
+    negative within it.
 
     Exit codes:
     0: no simulation error, and no worker was lost.
@@ -62,7 +63,7 @@ class RandomActionsOptions(cli.Options):
 
 @dataclass(frozen=True)
 class RandomEpisode:
-    """An episode that is to be run.
+    """An episode to run.
 
     Attributes:
         task: Name or path of the task.
@@ -77,7 +78,7 @@ class RandomEpisode:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an episode ended.
+    """The end of an episode.
 
     Attributes:
         job: The episode.
@@ -140,7 +141,7 @@ def _make_run() -> Callable[[RandomEpisode], Ending]:
 
 
 def run_episode(env: ToolUseEnv, job: RandomEpisode) -> Ending:
-    """Runs an episode, and returns how it ended."""
+    """Runs an episode, and returns its end."""
     actions = KINDS[job.actions](np.random.default_rng(job.seed))
     env.reset(seed=job.seed)
     models, peaks = f"{env.scene.tool} on {env.scene.object}", dict.fromkeys(_PEAKS, -np.inf)

@@ -5,8 +5,8 @@
     python benchmarks/red_team.py --task other_knife.yaml   # another version of a task
 
 Scripted cheats do a task's deed with something other than the tool's working part, and then bring
-the tool to where success wants it; a search over open-loop actions looks for a high dense reward.
-Honest ways do it with the working part, otherwise than the expert.
+the tool to the pose of success. A search over open-loop actions looks for a high dense reward.
+Honest ways do it with the working part, unlike the expert.
 """
 
 import sys
@@ -33,7 +33,7 @@ from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.utils import cli
 
 WRONG_VERDICT = 1
-"""Exit code if there was a success that nobody would call one, or a deed that was refused."""
+"""Exit code if there was a false success, or a refused deed."""
 
 SEARCH = "search (CEM)"
 
@@ -42,7 +42,7 @@ _SCRIPTS = {"cheat": CHEATS, "honest": HONEST}
 CHEAT, HONEST_WAY, SEARCHED = "cheat", "honest", "search"
 
 PATIENCE = 3.0
-"""Time that cheats have, in time limits of the task: some undo the deed and do it again."""
+"""Time of cheats, in time limits of the task: some undo the deed and do it again."""
 
 _COLUMNS = [
     *("task", "kind", "script", "episodes", "not done", "denied", "successes", "wrong"),
@@ -53,35 +53,35 @@ _COLUMNS = [
 class RedTeamOptions(cli.Options):
     """Attacks the package's tasks with cheats and a search over actions, and does honest work.
 
-    Prints a row for each script: in how many episodes the deed was *not done*, in how many it was
-    done and success *denied*, and in how many there was a success. A cheat's deed is what the
-    task's first predicate asks, by whatever means; one that is denied was caught. A success of it
-    is *wrong* if an independent witness, who looks at which shapes touched the object, does not
-    confirm that the tool's working part did what remains. An honest deed is one that the witness
-    saw the working part do; *wrong* is that it is denied. The last columns tell the largest
-    progress of `caused_by_part`, the largest dense return (above 1 only with a success), and why
-    success was denied: predicates that did not hold where, after the deed, the fewest did not, each
-    with the number of denied episodes. Episodes of a search are all that it tried.
+    Prints a row for each script, with the numbers of three results: the deed was *not done*, it was
+    done and success *denied*, or success. A cheat's deed is the task's first predicate, by any
+    means; a denied one was caught. Its success is *wrong* if an independent witness of contacts
+    does not confirm that the tool's working part did it. An honest deed is one that the witness saw
+    the working part do; denying it is *wrong*.
+
+    The last columns have the largest progress of `caused_by_part`, the largest dense return (above
+    1 only with a success), and the predicates that did not hold when success was denied, each with
+    the number of denied episodes. Of several such times, the fewest predicates count. Episodes of a
+    search are all that it tried.
 
     Exit codes:
     0: nothing is wrong.
-    1: something is, or an episode was lost.
+    1: a verdict is wrong, or an episode was lost.
     """
 
     tasks: TaskSelection = TaskSelection()
     kinds: tuple[Literal["cheat", "honest", "search"], ...] = (CHEAT, HONEST_WAY, SEARCHED)
-    """What is run. Joints turn as hard as they are in honest ways, and more easily in cheats."""
+    """Kinds to run. In cheats, joints turn more easily than in honest ways."""
     only: tuple[str, ...] = ()
     """Names of cheats and of honest ways; without any, all."""
     scenes: CountOrZero = 10
     """Number of scenes for each script."""
     cem_scenes: CountOrZero = 2
-    """Number of scenes in which actions are searched for, by the cross-entropy method."""
+    """Number of scenes for a search of actions by the cross-entropy method."""
     cem_iterations: Count = 4
     """Iterations of each search, of 12 episodes."""
     level: str | None = None
-    """Level of the protocol whose changes the scenes of the cheats have, such as pushes (default:
-    none)."""
+    """Level of the protocol that changes the scenes of cheats, such as pushes (default: none)."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
     workers: WorkerOptions = WorkerOptions(timeout=1800.0)
@@ -97,7 +97,7 @@ class AttackJob:
         script: Its name, or `SEARCH`.
         seed: Seed of the scene.
         iterations: Iterations of a search.
-        level: Level whose changes the scene has; None for none.
+        level: Level that changes the scene; None for none.
     """
 
     task: str

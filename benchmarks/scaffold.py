@@ -1,4 +1,4 @@
-"""What benchmarks have in common: options, tables in Markdown, times, episodes and processes."""
+"""Common parts of benchmarks: options, tables in Markdown, times, episodes and processes."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def main_of(file: str, options: type, work: Callable[[Any], int]) -> Callable[..
 
 
 class TaskSelection(OptionGroup):
-    """The tasks that are measured."""
+    """The measured tasks."""
 
     tool: str = _ALL
     """Task of the package, by its tool, such as hammer; or all."""
@@ -107,7 +107,7 @@ def report_rows(
         options: Options of the program.
         columns: Names of the columns.
         rows: The rows, by name.
-        cells: Returns the cells of a row; by default its values, where None shows nothing.
+        cells: Returns the cells of a row; by default its values, with None as an empty cell.
         more: Other entries of the JSON.
 
     Returns:
@@ -165,7 +165,7 @@ class Child:
         program: The program's file name, or a path elsewhere.
         arguments: Its arguments.
         interpreter: The interpreter; this one by default.
-        launcher: Command before that of the interpreter, such as an emulator's.
+        launcher: Command before the interpreter's, such as an emulator's.
         variables: Environment variables in addition to the present ones.
     """
 
@@ -205,9 +205,9 @@ class Child:
         self._process.communicate()
 
     def ask(self, question: str) -> None:
-        """Sends a line, which the process is to answer."""
+        """Sends a line, to be answered by the process."""
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # `answer` says that it has ended
+        with suppress(BrokenPipeError):  # `answer` raises the error of an ended process
             print(question, file=self._process.stdin, flush=True)
 
     def answer(self) -> Any:
@@ -230,7 +230,7 @@ class Child:
 def answering() -> Iterator[Callable[[Any], None]]:
     """Yields the function that answers, in the child; errors are answers, too.
 
-    Whatever else is printed goes to stderr.
+    All other output goes to stderr.
     """
     answers = sys.stdout
 

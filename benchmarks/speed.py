@@ -47,19 +47,19 @@ _COLUMNS = {
 class SpeedOptions(cli.Options):
     """Measures the speed of control steps with random actions, beside robosuite's Lift.
 
-    Prints a row for each task and interpreter. Environments run in processes of their own, on one
+    Prints a row for each task and interpreter. Environments run in separate processes, on one
     thread each, and take turns. *Times real time* are simulated seconds over processor seconds of
-    steps, the median over the turns. *Over robosuite* is the median over the turns of its ratio to
-    that of robosuite's Lift, without images. *Mean reset* is of scenes of successive seeds, whose
-    models mostly differ. Of this interpreter there are resets to the same models, whole episodes
-    of the expert and its planning, too.
+    steps, the median over the turns. *Over robosuite* is its ratio to robosuite's Lift without
+    images, as the median over the turns. *Mean reset* is of scenes of successive seeds, which
+    mostly have other models. This interpreter also has resets to the same models, whole episodes of
+    the expert and its planning.
     """
 
     tasks: TaskSelection = TaskSelection()
     peer: Path | None = None
     """Interpreter that has robosuite; without it there are no ratios."""
     pythons: tuple[Path, ...] = ()
-    """Further interpreters that have what this package needs, such as another Drake."""
+    """Further interpreters with this package's libraries, such as another Drake."""
     steps: Count = 90
     """Control steps in each turn."""
     turns: Count = 5
@@ -115,7 +115,7 @@ def _take_turns(task: str, options: SpeedOptions) -> list[dict[str, Any]]:
 
 
 def _resets(task: str) -> dict[str, float]:
-    """Measures resets to a scene of the models that there are, ms."""
+    """Measures resets to a scene of the present models, ms."""
     env = EnvSpec.of(task=task).make_tool_use()
     env.reset(seed=0)
     scene = {"scene": env.scene}

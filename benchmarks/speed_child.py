@@ -1,8 +1,8 @@
 """A process of `speed.py` that steps one environment with random actions.
 
 `python speed_child.py TASK` steps this package's, `python speed_child.py robosuite` robosuite's
-Lift, with whatever versions the interpreter has. It imports nothing else of this folder, since an
-interpreter with robosuite has none of this package.
+Lift, with the interpreter's versions. It imports nothing else of this folder, since an interpreter
+with robosuite lacks this package.
 
 The first answer has the versions. Each line with a number of control steps is answered by their
 times real time, and by the processor times of resets, s. Actions are drawn uniformly.

@@ -1,4 +1,4 @@
-"""How often intervals miss the truth, and comparisons err.
+"""Errors of intervals and of comparisons.
 
 python benchmarks/statistics_errors.py --table coverage
 python benchmarks/statistics_errors.py --table alarms
@@ -40,27 +40,28 @@ MARGIN = 0.1
 class StatisticsErrorsOptions(cli.Options):
     """Draws outcomes with known chances, and counts errors of intervals and of comparisons.
 
-    *coverage*: of the 95% intervals of one rate and of a difference, for each number of trials of
-    a stratum, of strata and of training runs: the share that contains the truth, the lowest and
-    the mean over several chances, and the lowest of a percentile bootstrap within the strata.
+    *coverage*: the share of 95% intervals that contain the truth, of one rate and of a difference.
+    Rows are numbers of trials of a stratum, of strata and of training runs. Given are the lowest
+    and the mean share over several chances, and the lowest of a percentile bootstrap within the
+    strata.
 
-    *alarms*: of two methods in 480 scenes, at which one looks after each block with a scene of
-    each stratum. With equal rates, where strata are equal, too, and where they differ in opposite
-    directions: how often methods are told apart at any look, the highest and the mean over several
-    rates; how often a test for a fixed number of scenes tells them apart after all, or at any look;
-    and how often methods that differ by 10 points are called equivalent within 10 points.
+    *alarms*: two methods in 480 scenes, with a look after each block of one scene of each stratum.
+    Rates are equal, with equal strata or with strata that differ in opposite directions. Counted
+    are false differences at any look, the highest and the mean share over several rates. The same
+    is counted for a test with a fixed number of scenes, at its end and at any look. And counted are
+    methods that differ by 10 points, but are called equivalent within 10 points.
 
-    *scenes*: of the same for other differences: how often there is a verdict, and after how many
-    scenes, where a comparison without one has all of them.
+    *scenes*: the same for other differences: the share of verdicts, and the number of scenes until
+    then. A comparison without a verdict has all scenes.
 
-    *comparisons*: of two methods that are trained several times each, where all runs meet the same
-    scenes and where each meets its own: how often equal methods differ significantly (5%), how
-    often methods that differ by 10 points are called equivalent, and how often the interval of one
-    rate contains it (own scenes alone, as *coverage* has the others).
+    *comparisons*: two methods with several training runs each, in common scenes or with separate
+    scenes for each run. Counted are significant differences of equal methods (5%), and methods that
+    differ by 10 points but are called equivalent. Also counted are intervals of one rate that
+    contain it (only with separate scenes; *coverage* has the others).
     """
 
     table: Literal["coverage", "alarms", "scenes", "comparisons"]
-    """What is counted."""
+    """The counted errors."""
     draws: Count = 1000
     """Number of draws for each row and each chance."""
     seed: Seed = 0
@@ -71,8 +72,9 @@ class StatisticsErrorsOptions(cli.Options):
 
 Interval = tuple[float, float]
 Draw = Callable[[np.random.Generator, int, int, Any], list[bool]]
-"""Draws outcomes with known chances, and returns whether our interval contains the truth, and then
-whether that of the bootstrap does."""
+"""Draws outcomes with known chances, and returns whether the interval contains the truth, and
+whether
+the bootstrap's does."""
 
 TRIALS, NUMBERS_OF_STRATA, NUMBERS_OF_RUNS = (3, 6, 12, 30), (1, 4, 16), (2, 3, 5)
 
@@ -88,7 +90,7 @@ EFFECTS_OF_RUNS = (
 """Standard deviations of training runs and of scenes, and the mean, of the log-odds of success."""
 
 RUN_SCENES = 30
-"""Number of scenes of a stratum that all training runs met."""
+"""Number of scenes of a stratum in all training runs."""
 
 RESAMPLES = 1000
 
@@ -183,16 +185,17 @@ def _percent(share: float) -> str:
 # --- Comparisons that may stop --------------------------------------------------------------
 
 SCENES = 480
-"""Largest number of scenes, that of the present protocol."""
+"""Largest number of scenes, as in the present protocol."""
 
 STRATA = 16
 
 RATES, CORRELATIONS, DIFFERENCES = (0.5, 0.8, 0.95), (0.0, 0.5, 0.9), (0.05, 0.1, 0.2)
 """Success rates of the better method, correlations of the normal variables that decide an outcome
-in a scene, and by how much the other method's rate is lower."""
+in
+a scene, and differences to the other method's lower rate."""
 
 SPREAD = 0.8
-"""By how much rates of strata differ from the mean, of what they could."""
+"""Difference of strata's rates from the mean, as a fraction of the largest possible one."""
 
 _ALARM_COLUMNS = [
     "strata",
@@ -215,7 +218,7 @@ _SCENE_COLUMNS = [
 
 
 def _rates(rate: float, strata: int) -> np.ndarray:
-    """Returns success rates of strata, whose mean is a rate."""
+    """Returns success rates of strata with a given mean."""
     room = SPREAD * min(rate, 1 - rate)
     return rate + room * np.linspace(-1, 1, strata) if strata > 1 else np.array([rate])
 
@@ -244,7 +247,7 @@ def _counts(
 def _verdicts(counts: np.ndarray, margin: float | None) -> np.ndarray:
     """Returns (draws, looks): the verdict at each look by itself."""
     first, second, scenes = np.moveaxis(counts, 2, 0)
-    if margin is None:  # scenes in which both end alike do not count, so that many looks are alike
+    if margin is None:  # only differing scenes count, so that many looks are alike
         scenes = first + second
     size = SCENES + 1
     distinct, where = np.unique((first * size + second) * size + scenes, return_inverse=True)
@@ -264,7 +267,7 @@ def _first(verdicts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mcnemar(counts: np.ndarray) -> np.ndarray:
-    """Returns (draws, looks): whether McNemar's test with correction tells two apart (5%)."""
+    """Returns (draws, looks): whether McNemar's test with correction finds a difference (5%)."""
     plus, minus = counts[..., 0], counts[..., 1]
     statistic = np.maximum(np.abs(plus - minus) - 1.0, 0.0) ** 2
     return statistic > CRITICAL**2 * np.maximum(plus + minus, 1)
@@ -341,7 +344,7 @@ EFFECTS = ((0.0, 1.5, 0.0), (0.3, 1.5, 0.0), (0.7, 1.5, 0.0), (1.5, 1.5, 0.0), (
 """Standard deviations of training runs and of scenes, and the mean, of the log-odds of success."""
 
 EASE = 1.2
-"""By how much the easiest and the hardest task's log-odds differ from the mean."""
+"""Difference of the easiest and the hardest task's log-odds from the mean."""
 
 _COMPARISONS = [
     "scenes of runs",
@@ -360,7 +363,7 @@ class Design:
     """An experiment.
 
     Attributes:
-        own_scenes: Whether each run met scenes of its own.
+        own_scenes: Whether each run met separate scenes.
         runs: Number of training runs of each method.
         tasks: Number of tasks.
         scenes: Number of scenes of each task and run.
@@ -373,7 +376,7 @@ class Design:
 
     @property
     def ease(self) -> np.ndarray:
-        """(tasks, 1, 1): what is added to each task's log-odds."""
+        """(tasks, 1, 1): offset of each task's log-odds."""
         return np.linspace(-EASE, EASE, self.tasks)[:, None, None]
 
     def drawn(

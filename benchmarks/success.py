@@ -51,8 +51,8 @@ class SuccessOptions(cli.Options):
     """Measures success rates of policies, with all randomization on and fixed seeds.
 
     Prints a row for each task, split and policy: the success rate with a 95% Wilson interval, the
-    planning time, the length of episodes, and the causes of failures: which success predicates of
-    the task did not hold at the end.
+    planning time, the length of episodes, and the causes of failures: the success predicates of the
+    task that did not hold at the end.
     """
 
     tasks: TaskSelection = TaskSelection()
@@ -63,7 +63,7 @@ class SuccessOptions(cli.Options):
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
     validation: bool = False
-    """Count seeds from the first one of `train --rollouts`, whose scenes are in no dataset."""
+    """Count seeds from the first one of `train --rollouts`; no dataset has these scenes."""
     policies: tuple[str, ...] = (*EXPERT_VARIANTS, "expert", "zero", "random")
     """Policies: names, or paths of checkpoints, which act on any arm if they read no joints.
     Without feedback, expert_open_loop never replans, and expert_pose_space plans by poses instead
@@ -88,7 +88,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ScoredEpisode:
-    """An episode that is to be run.
+    """An episode to run.
 
     Attributes:
         row: Row to which it belongs.
@@ -185,7 +185,7 @@ def _policy(env: ToolUseEnv, job: ScoredEpisode) -> Policy:
 
 
 def pushed(scene: Scene) -> Scene:
-    """Returns a scene whose object is moved by 1 to 2 cm within its first second."""
+    """Returns a scene with a push of the object by 1 to 2 cm within its first second."""
     rng = np.random.default_rng([scene.seed, 1])
     angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(0.01, 0.02)
     p_W = (distance * np.cos(angle), distance * np.sin(angle), 0.0)

@@ -38,7 +38,7 @@ class UploadSizesOptions(cli.Options):
     ]
     """Folders of datasets; each is one upload."""
     observations: tuple[str, ...] = ()
-    """Entries of the observation that are sent (default: all)."""
+    """Entries of the observation to send (default: all)."""
     settings: Annotated[UseAppendAction[tuple[KeyValue, ...]], arg(name="set")] = ()
     """Setting of RawDataConfig, such as points=64 or cloud_every=4; may be repeated."""
     episodes: Count | None = None

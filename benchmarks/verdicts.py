@@ -49,19 +49,19 @@ _COLUMNS = (
 _FORCES = ("object_peak_N", "object_mean_N", "table_peak_N", "table_mean_N")
 
 LEAST_N = 1.0
-"""Force from which on its relative change is told."""
+"""Smallest force with a relative change in the table."""
 
 
 class VerdictsOptions(cli.Options):
-    """Runs stored actions again with smaller time steps, and compares verdicts, ends and forces.
+    """Replays stored actions with smaller time steps, and compares verdicts, ends and forces.
 
     After the stored actions the hand holds still, until the episode ends. A row for each result,
-    task and step says how many episodes succeed, and compares them with the same ones at 4 ms: how
-    many have another verdict, and which; how many end after another number of control steps; how
-    many are gentle only in one of both; how far a keypoint or the end effector is from where it
-    ends with 4 ms; and by how much the forces of the hand on object and table differ, the peak (of
-    4 ms, at every step) and the mean while in contact. Changes are the median and the largest ones;
-    those of forces are relative, of episodes in which both are at least 1 N.
+    task and step has the number of successes, and compares episodes with the same ones at 4 ms. It
+    counts episodes with another verdict, with another number of control steps, and with gentle
+    success in only one of both. It has the distance of keypoints and the end effector from their
+    ends at 4 ms. And it has the changes of the hand's forces on object and table: of the peak (of 4
+    ms, at every step) and the mean in contact. Changes are the median and the largest
+    ones. Changes of forces are relative, over episodes with both forces at least 1 N.
 
     Exit codes:
     0: every verdict is the same at every step.
@@ -116,7 +116,7 @@ def compared(
     ends: Sequence[EpisodeResult],
     limits: GentleLimits | None,
 ) -> dict[str, Any]:
-    """Returns how episodes end in comparison with the same ones at the protocol's step."""
+    """Compares the ends of episodes with the same ones at the protocol's step."""
     pairs = list(zip(reference, ends, strict=True))
     distances = [distance_of_points(one.final_points_m, two.final_points_m) for one, two in pairs]
     near = [f"{one.split} {one.index}" for one, two in pairs if one.success != two.success]

@@ -1,10 +1,10 @@
-"""Verdicts against who watches: `python benchmarks/watched_episodes.py film --out FOLDER`.
+"""Verdicts compared with a person's labels: `python benchmarks/watched_episodes.py film --out DIR`.
 
     python benchmarks/watched_episodes.py agreement
 
-`film` runs episodes of many kinds, good and bad, and writes frames of each under a number that says
-nothing of its verdict. Somebody looks at the frames and writes what was seen as labels.
-`agreement` compares stored labels with the verdicts.
+`film` runs episodes of many kinds, good and bad, and writes frames of each under a number without
+its verdict. A person looks at the frames and writes labels. `agreement` compares stored labels with
+the verdicts.
 """
 
 import json
@@ -63,7 +63,7 @@ class FilmOptions(cli.Options):
 
 
 class AgreementOptions(cli.Options):
-    """Prints how many labels agree with the verdicts, by task.
+    """Prints the number of labels that agree with the verdicts, by task.
 
     Exit codes:
     0: it was printed.
@@ -84,7 +84,7 @@ _CAMERA = (0.55, 30.0)
 """Distance of the camera from the object, m, and its elevation, degrees; by task, and otherwise."""
 
 _DRAWN = {"expert": 5, "noisy": 6, "random": 3, "stops_early": 4}
-"""Numbers of episodes of policies that are no scripts, for each task."""
+"""Numbers of episodes of policies without scripts, for each task."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class WatchJob:
 
 
 def episodes(tasks: Sequence[str], first_seed: int) -> list[WatchJob]:
-    """Returns the episodes, in an order that tells nothing of their kind."""
+    """Returns the episodes, in an order independent of their kind."""
     drawn = [
         (task, kind, way)
         for task in tasks
@@ -162,7 +162,7 @@ def film(env: ToolUseEnv, job: WatchJob) -> tuple[np.ndarray, dict[str, Any]]:
 
 
 def policy_and_scene(env: ToolUseEnv, job: WatchJob) -> tuple[Attack, Scene]:
-    """Returns who acts in an episode, and where."""
+    """Returns the policy and the scene of an episode."""
     if job.kind == "cheat":
         script = CHEATS[job.task][job.way]
         return ScriptPolicy(env, script), attacked_scene(env, job.seed, OTHERS.get(script))
@@ -291,7 +291,7 @@ def _read(folder: Path) -> tuple[list[dict[str, Any]], dict[int, str]]:
     wrong = [n for n, label in labels.items() if label not in LABELS or n not in known]
     if wrong:
         raise ConfigError(
-            f"Labels are {', '.join(LABELS)}, of episodes in verdicts.json; not so those of "
+            f"Labels are {', '.join(LABELS)}, of episodes in verdicts.json. Correct or remove "
             f"{', '.join(map(str, wrong))} in {folder / 'labels.json'}."
         )
     return verdicts, labels

@@ -47,7 +47,7 @@ def test_labels_of_no_episode_are_refused(tmp_path: Path, capsys: pytest.Capture
     for labels, wrong in (({"1": "yes"}, "1"), ({"0": "perhaps"}, "0")):
         (tmp_path / "labels.json").write_text(json.dumps({"labels": labels}))
         assert watched_episodes.main(["agreement", "--folder", str(tmp_path)]) == 2
-        assert f"not so those of {wrong} in" in capsys.readouterr().err
+        assert f"Correct or remove {wrong} in" in capsys.readouterr().err
 
 
 def test_the_stored_labels_agree_with_the_verdicts(capsys: pytest.CaptureFixture[str]):

@@ -1,11 +1,11 @@
-"""Experiments on merging: one form, one runner, one stored result, one generator of pages.
+"""Experiments on merging: their form, runner, results and pages.
 
     form           the YAML file of an experiment, and the runs that it plans
-    arena          where policies learn, are merged and are judged
-    running        runs all that is missing, and writes the result
+    arena          interface of arenas, in which policies learn, are merged and are evaluated
+    running        runs all missing cells, and writes the result
     result         the stored result, and rows over its seeds
-    page, figures  what is made of a result
-    cells          computed values in files, by what they depend on
+    page, figures  the page of a result, and its figures
+    cells          computed values in files, by a hash of their inputs
     fleets         the arenas of robots, on Fleet-Tools and Meta-World
     lines          barriers between the policies of a fleet
     supervised/    the arena of labelled images and texts

@@ -1,4 +1,4 @@
-"""Arenas: where policies learn, are merged and are judged."""
+"""Arenas, in which policies learn, are merged and are evaluated."""
 
 import contextlib
 from collections.abc import Collection, Iterator
@@ -19,7 +19,7 @@ ARENAS = {
 
 
 class FailedRunError(FleetToolsError, RuntimeError):
-    """A run that learned or merged nothing usable; the experiment goes on without it."""
+    """A run without a usable result; the experiment continues without it."""
 
 
 @contextlib.contextmanager
@@ -35,13 +35,13 @@ class ExperimentArena(Protocol):
     """Runs an experiment's runs; made as `Class(experiment)`, in each worker process.
 
     Attributes:
-        references: Names of what arms can be compared with.
+        references: Names of the controls to which arms can be compared.
     """
 
     references: Collection[str]
 
     def plan(self, run: Run) -> Any:
-        """Returns a run's configuration, before anything is learned.
+        """Returns a run's configuration, before training.
 
         Raises:
             FleetToolsError: The run is not possible; the message names it.
@@ -49,11 +49,11 @@ class ExperimentArena(Protocol):
         ...
 
     def learns(self, plan: Any) -> str:
-        """Returns a name of what is learned; runs of the same name share it, in one worker."""
+        """Returns a name of the trained models; runs of one name share them, in one worker."""
         ...
 
     def measure(self, plan: Any, folder: Path) -> dict[str, Any]:
-        """Learns, merges, scores by loss and rolls out, or reads what is stored of this.
+        """Trains, merges, evaluates losses and rollouts, or reads stored results of these.
 
         Args:
             plan: The run's configuration.
@@ -61,8 +61,8 @@ class ExperimentArena(Protocol):
 
         Returns:
             Plain JSON data: numbers by name. "success", "fine_tuned" and "retained" have for each
-            task a row for each policy, with 1 for each scene of a success and 0 for the others;
-            the last one is of a backbone's tasks. "curve" and "lines" are as `result` reads them.
+            task a row for each policy, with 1 for a solved scene and 0 for the others. "retained"
+            is of a backbone's tasks. `result` describes "curve" and "lines".
 
         Raises:
             FailedRunError: The run failed.
@@ -76,7 +76,7 @@ def make_arena(experiment: Experiment) -> ExperimentArena:
 
     Raises:
         UnknownNameError: There is no such arena, or it has no such reference.
-        ConfigError: The module of a user's own cannot be imported.
+        ConfigError: The module of a user's arena cannot be imported.
     """
     name = experiment.arena
     if name in ARENAS:

@@ -1,4 +1,4 @@
-"""Computed values in files, so that an interrupted experiment resumes where it stopped."""
+"""Computed values in files, so that an interrupted experiment can resume."""
 
 import hashlib
 import json
@@ -26,8 +26,8 @@ class Cells:
         """Returns a value from its file, or computes and stores it.
 
         Args:
-            settings: Everything on which the value depends, as plain JSON data; a hash of it names
-                the file, which holds it, too. A damaged file is replaced.
+            settings: All inputs of the value, as plain JSON data. The file stores them, and has
+                their hash as name. A damaged file is replaced.
             compute: Returns the value, as plain JSON data.
         """
         text = json.dumps(settings, sort_keys=True)

@@ -1,4 +1,4 @@
-"""The figures of an experiment: a line for each arm, and a dashed one for what does not merge."""
+"""The figures of an experiment: a line for each arm, dashed for arms that do not merge."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ LABELS = {
     "retained": "in the backbone's tasks",
     "accuracy": "test accuracy",
 }
-"""What axes show, by measure; others are named by themselves."""
+"""Labels of axes, by measure; other measures show their names."""
 
 _RATES = ("success", "fine_tuned", "retained", "accuracy")
 
@@ -47,10 +47,10 @@ _LETTERS = 45
 def save_figures(
     experiment: Experiment, result: Mapping[str, Any], folder: Path, stem: str
 ) -> list[str]:
-    """Draws what a result has, and returns the names of the files.
+    """Draws the figures of a result, and returns the names of the files.
 
-    Of lines, their curves: a row of panels for each measure, a column for each value. Otherwise the
-    measures by value, and success rates or losses over transferred bytes.
+    Lines have a row of panels for each measure, and a column for each value. Otherwise there are
+    figures of the measures by value, and of success rates or losses over transferred bytes.
 
     Args:
         experiment: The experiment.
@@ -77,7 +77,7 @@ def set_scale(axes: Axes, measure: str, horizontal: bool = False) -> None:
 
     Args:
         axes: The axes.
-        measure: What the axis shows.
+        measure: The measure of the axis.
         horizontal: Whether it is the horizontal axis.
     """
     axis = axes.xaxis if horizontal else axes.yaxis
@@ -93,7 +93,7 @@ def set_scale(axes: Axes, measure: str, horizontal: bool = False) -> None:
 
 
 class _LossLocator(LogLocator):
-    """Ticks at 1, 2 and 5 times powers of ten; on three decades or more, at powers of ten alone."""
+    """Ticks at 1, 2 and 5 times powers of ten; on three decades or more, only at powers of ten."""
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         self.set_params(subs=(1,) if vmax > 1e3 * vmin else (1, 2, 5))
@@ -101,7 +101,7 @@ class _LossLocator(LogLocator):
 
 
 def _drawn(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
-    """Returns the measures that are spreads of numbers or success rates."""
+    """Returns the measures with spreads of numbers or with success rates."""
     found = dict.fromkeys(
         name for row in rows for name in row if isinstance(row[name], Mapping) and name != "tasks"
     )
@@ -120,7 +120,7 @@ def _value_figure(experiment: Experiment, rows: Sequence[Row]) -> Figure:
     for measure, axes in zip(measures, panels, strict=False):
         _plot_arms(axes, experiment, rows, measure)
         axes.set_xticks(range(len(experiment.cases)), list(experiment.cases))
-        if sum(map(len, experiment.cases)) > _LETTERS:  # others would be written over one another
+        if sum(map(len, experiment.cases)) > _LETTERS:  # longer labels would overlap
             axes.tick_params("x", rotation=30)
             for text in axes.get_xticklabels():
                 text.set_horizontalalignment("right")
@@ -132,7 +132,7 @@ def _value_figure(experiment: Experiment, rows: Sequence[Row]) -> Figure:
 
 
 def _arm_figure(experiment: Experiment, rows: Sequence[Row], measures: Sequence[str]) -> Figure:
-    """Plots the arms below one another, since nothing varies but they."""
+    """Plots the arms below one another, for experiments that vary nothing else."""
     arms = experiment.compared
     size = (2.6 + 3.2 * max(1, len(measures)), 0.8 + 0.24 * len(arms))
     figure = Figure(size, layout="constrained")
@@ -158,9 +158,9 @@ def _arm_figure(experiment: Experiment, rows: Sequence[Row], measures: Sequence[
 
 
 def _middles(points: Sequence[Row]) -> tuple[list[float], tuple[list[float], list[float]]]:
-    """Returns the middles of points, and how far their low and high ends are from these.
+    """Returns the middles of points, and the distances of their low and high ends from these.
 
-    Numbers that are infinite are not drawn, nor are ends that are.
+    Infinite numbers and ends are not drawn.
     """
     middles = [_finite(each.get("rate", each.get("median"))) for each in points]
     pairs = list(zip(points, middles, strict=True))
@@ -207,8 +207,8 @@ def _plot_arms(axes: Axes, experiment: Experiment, rows: Sequence[Row], measure:
 def _byte_figure(experiment: Experiment, rows: Sequence[Row]) -> Figure:
     """Plots curves over transferred bytes: success rates, or losses if some rounds have none.
 
-    Then the success rates of the final policies are below. There is a panel for each value, with a
-    dotted line at the size of the robots' data.
+    The success rates of the final policies are below. Each value has a panel, with a dotted line at
+    the size of the robots' data.
     """
     merged = [row for row in rows if row["arm"] in experiment.arms and row.get("curve")]
     by_round = all(point["success"] for row in merged for point in row["curve"])

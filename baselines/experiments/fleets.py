@@ -1,4 +1,4 @@
-"""The arenas of robots: fleets learn, are merged and are judged by rollouts."""
+"""The arenas of robots: fleets learn, are merged and are evaluated in rollouts."""
 
 import contextlib
 import hashlib
@@ -46,21 +46,21 @@ from fleet_tools.storage.atomic_files import clear_old_leftovers
 from fleet_tools.storage.strict_json import loads
 
 FIRST_REPLIES = "first_replies"
-"""Folder of robots' replies to the first round, which fleets share that differ in their merges."""
+"""Folder of robots' replies to the first round, shared by fleets that differ in their merges."""
 
 FIRST_VALIDATION_SCENE = len(VALIDATION) // 2
-"""Number of the first scene in which settings are chosen; all that are reported come before it."""
+"""Number of the first scene for choosing settings; all reported scenes come before it."""
 
 SERVER = "server"
-"""Reference that learns from what the server has alone, see `central.learn`."""
+"""Reference that learns only from the server's data, see `central.learn`."""
 
 BUDGET, RAW_DATA = "upload_budget", "raw_data"
-"""Keys of runs that `FleetConfig` lacks: bytes that each robot may upload in all, and how robots
-send demonstrations (`RawDataConfig`), from which the server then learns instead of a merge."""
+"""Keys of runs outside of `FleetConfig`: each robot's upload budget in bytes, and the compression
+of demonstrations (`RawDataConfig`). The server then learns from these instead of a merge."""
 
 OF_SINGLE = ("best_single", "oracle_routing")
-"""References that are other readings of the fleet "single", see `scene_successes`; for them nothing
-is trained or run."""
+"""References that are other evaluations of the fleet "single", see `scene_successes`; they train
+and run nothing."""
 
 _OF_TASKS = ("task_specific", "task_specific_equal_steps")
 
@@ -68,7 +68,7 @@ Report = Mapping[str, Any]
 """Content of a fleet's `report.json`, see `federated.summary.summarize`."""
 
 SceneSuccesses = dict[str, list[list[int]]]
-"""By task, a row for each policy, with 1 for each scene of a success and 0 for the others."""
+"""By task, a row for each policy, with 1 for a solved scene and 0 for the others."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class PlannedFleet:
     Attributes:
         arm: Name of the arm or the reference.
         config: Configuration of the fleet.
-        first_scene: Number of the first scene in which it is judged.
+        first_scene: Number of the first scene of its evaluation.
         budget: Bytes that each robot may upload in all; None for any number.
-        raw: How raw data are sent; None if none are.
-        is_central: Whether the server learns by itself, and no robot trains.
-        aligner: The method that aligns its robots' policies, if lines between them are measured.
-        former: Datasets of the tasks of its backbone, in which its final policy is judged, too.
+        raw: Compression of raw data; None if robots send none.
+        is_central: Whether only the server learns, and no robot trains.
+        aligner: The method that aligns its robots' policies, for lines between them.
+        former: Datasets of its backbone's tasks, in which its final policy is evaluated, too.
     """
 
     arm: str
@@ -99,7 +99,7 @@ class PlannedFleet:
     def folder(self) -> str:
         """Name of the fleet's folder, a hash of its configuration: the same in all experiments.
 
-        A merge does not depend on the budget, which only says whether it counts.
+        A merge does not depend on the budget, which only decides whether its result counts.
         """
         text = self.config.to_json()
         if self.is_central:
@@ -119,7 +119,7 @@ class PlannedFleet:
 
 
 class _Held(Value):
-    """What a run says beside its fleet, see `BUDGET` and `RAW_DATA`."""
+    """Settings of a run outside of its fleet, see `BUDGET` and `RAW_DATA`."""
 
     upload_budget: Count | None = None
     raw_data: RawDataConfig | None = None
@@ -128,11 +128,11 @@ class _Held(Value):
 class Fleets:
     """An arena of robots; the keys of its runs are in `FleetConfig`, and `BUDGET` and `RAW_DATA`.
 
-    Of an arm in which a robot uploads more bytes than the budget, only these are measured; so it is
-    refused. References are not held to it.
+    If a robot of an arm uploads more bytes than the budget, only these bytes are measured. The
+    budget does not bind references.
 
-    With `lines`, the robots' policies before their last merge are joined by lines, and an arm's
-    `method` and `options` are those that align them; its other keys are the fleet's.
+    With `lines`, lines join the robots' policies before their last merge. An arm's `method` and
+    `options` then align them; its other keys are the fleet's.
 
     Args:
         experiment: The experiment.
@@ -189,7 +189,7 @@ class Fleets:
         return plan.folder
 
     def measure(self, plan: PlannedFleet, folder: Path) -> dict[str, Any]:
-        """See `ExperimentArena`. A fleet that is trained already is not trained again."""
+        """See `ExperimentArena`. A trained fleet is not trained again."""
         for each in plan.config.data:
             if (found := Dataset(each).header.env_spec.arena) is not self._env_arena:
                 raise ConfigError(
@@ -214,7 +214,7 @@ class Fleets:
         return {"lines": found}
 
     def _retained(self, plan: PlannedFleet, folder: Path) -> dict[str, Any]:
-        """Returns in which scenes of its backbone's tasks the final policy succeeds."""
+        """Returns the solved scenes of the final policy in its backbone's tasks."""
         if not plan.former or plan.config.rollouts == 0 or plan.config.try_robots is not False:
             return {}
         path, count = folder / plan.folder / plan.final, plan.config.rollouts
@@ -229,7 +229,7 @@ class Fleets:
         return {"retained": cells.get_or_compute(settings | {"scenes": count}, compute)}
 
     def _learned(self, plan: PlannedFleet, folder: Path) -> Report:
-        """Returns the report of a server that learns by itself."""
+        """Returns the report of a run in which only the server learns."""
         with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: damaged
             return loads((folder / REPORT).read_text())
         with may_fail(TrainingError, DivergedError, DatasetError):
@@ -238,7 +238,7 @@ class Fleets:
 
     def _train(self, plan: PlannedFleet, fleet: FleetPlan, folder: Path) -> Report:
         clear_old_leftovers(folder / FIRST_REPLIES)
-        with FleetWriter(folder / plan.folder, fleet) as writer:  # refuses other data than before
+        with FleetWriter(folder / plan.folder, fleet) as writer:  # refuses changed data
             with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: damaged
                 return loads((writer.folder / REPORT).read_text())
             config = plan.config
@@ -267,7 +267,7 @@ class MetaWorld(Fleets):
 
 
 def measured(report: Report, arm: str) -> dict[str, Any]:
-    """Returns what `ExperimentArena.measure` returns of a fleet's report.
+    """Returns the measurements of a fleet, as `ExperimentArena.measure` returns them.
 
     Args:
         report: The report.
@@ -299,14 +299,14 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
 
     Args:
         report: Report of a fleet.
-        arm: Name of the arm or the reference. For "single", the policies are all robots'.
-            For "task_specific", with equal steps or not, they are in each task the ones of the
-            robots with data of it. For "best_single", it is the robot that solves most, in the mean
-            over tasks; chosen in the very scenes that are reported, it is an upper bound of what a
-            choice could give. For "oracle_routing", it is in each task the robot with the most
-            episodes of it: whoever knows the task and all robots' data needs no merge. Of equals,
-            these take the robot with the lower number. Otherwise, it is the distilled policy if
-            there is one, or else the combined one, or the merged one.
+        arm: Name of the arm or the reference. "single": the policies of all robots.
+            "task_specific", with equal steps or not: in each task, the policies of the robots with
+            data of it. "best_single": the robot with the highest mean success rate over tasks. It
+            is chosen in the reported scenes, so it is an upper bound. "oracle_routing": in each
+            task, the robot with the most episodes of it. This needs no merge, but knowledge of the
+            task and of all robots' data. Of equals, these take the robot with the lower number.
+            Otherwise, it is the distilled policy if there is one, or else the combined or the
+            merged one.
     """
     if arm not in ("single", *_OF_TASKS, *OF_SINGLE):
         return by_task((_beyond_merging(report) or report)["rollouts"])
@@ -326,12 +326,12 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
 
 
 def _tried(report: Report) -> list[Report]:
-    """Returns the robots whose policies were rolled out."""
+    """Returns the robots with rollouts of their policies."""
     return [robot for robot in report["robots"] if robot.get("rollouts")]
 
 
 def _best(robots: Sequence[Report]) -> list[Report]:
-    """Returns the robot whose policy has the highest mean over tasks; none of none."""
+    """Returns the robot with the highest mean success rate over tasks; none of none."""
 
     def solved(robot: Report) -> float:
         return sum(rates_by_task(robot["rollouts"]).values())
@@ -340,7 +340,7 @@ def _best(robots: Sequence[Report]) -> list[Report]:
 
 
 def _episodes_of(task: str, robot: Report) -> int:
-    """Returns how many episodes of a task a robot has; kinds begin with their setting."""
+    """Returns a robot's number of episodes of a task; kinds begin with their setting."""
     setting = task.split()[0]
     return sum(count for kind, count in robot["kinds"].items() if kind.split()[0] == setting)
 

@@ -1,4 +1,4 @@
-"""The form of experiments: what their YAML file says, and the runs that it plans."""
+"""The form of experiments: their YAML file, and the runs that it plans."""
 
 import copy
 import glob
@@ -45,33 +45,31 @@ class LineConfig(Value):
 
 
 class Experiment(Value):
-    """A comparison of arms while something varies, with several seeds each.
+    """A comparison of arms over a varied setting, with several seeds each.
 
     Attributes:
-        arena: Where policies learn and are judged: a name of `arena.ARENAS`, or module:class of
-            your own.
-        data: Datasets, with wildcards as data/mt10/* if you like, whose matches are sorted; of the
-            arena supervised, the name of one set of examples.
+        arena: The arena: a name of `arena.ARENAS`, or module:class of your own.
+        data: Datasets, with wildcards such as data/mt10/*; their matches are sorted. In the arena
+            supervised, the name of one set of examples.
         data_commands: Commands that make these data, which `reproduce` runs.
-        base: Configuration that all runs have in common, by the arena's keys.
-        vary: Key that varies, such as "split.alpha"; or, where `values` have names, what they are.
-        values: Values of this key; or keys in which cases differ, by the case's name.
-        arms: Keys in which each arm differs from the base, by the arm's name.
-        controls: Arms that do not merge what policies learned apart, drawn dashed.
-        references: What the arena has the arms compared with, such as joint training.
+        base: Common configuration of all runs, by the arena's keys.
+        vary: Key that varies, such as "split.alpha"; or a title of `values` with names.
+        values: Values of this key; or by name, the keys of each case.
+        arms: Changes of the base by each arm, by the arm's name.
+        controls: Arms that do not merge separately trained policies, drawn dashed.
+        references: The arena's controls to which arms are compared, such as joint training.
         seeds: Number of runs of each arm and value, of the seeds 0, 1, ...; see `validation`.
         lines: Lines between policies on which barriers are measured; arms are then methods that
             align. None measures merged policies instead.
-        life: Who takes part in the fleets when, see `FleetConfig.life`; arms may vary its
+        life: Arrivals and departures of robots, see `FleetConfig.life`; arms may vary its
             `control`. None for fleets without one.
-        measures: What pages show, in this order (default: all that was measured).
-        against: Arms and references with whose success rates all others' are compared on
-            the page, each with the margin within which rates are equivalent, such as 0.1 for 10
-            points; null for none.
-        about: What it is, in words for its page.
-        own_scenes: Whether each seed is judged in scenes of its own; otherwise all are in the same.
-        validation: Whether it chooses settings. Its seeds are then 1000, 1001, ..., and where
-            policies act, its scenes are others, too: no other experiment reports any of them.
+        measures: Measures on pages, in this order (default: all measures).
+        against: Arms and references to which the page compares all other success rates. Each has
+            the margin of equivalent rates, such as 0.1 for 10 points; null for none.
+        about: Description for its page.
+        own_scenes: Whether each seed is evaluated in its own scenes; otherwise all are in the same.
+        validation: Whether it chooses settings. Its seeds are then 1000, 1001, ..., and its scenes
+            of rollouts differ, too: no other experiment reports any of them.
     """
 
     arena: str = "tool_use"
@@ -126,7 +124,7 @@ class Experiment(Value):
 
 
 def label(value: pydantic.JsonValue) -> str:
-    """Returns a value as tables and figures show it."""
+    """Returns a value as text of tables and figures."""
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -139,7 +137,7 @@ class Run:
         value: Label of the value, see `Experiment.cases`.
         seed: Its seed.
         keys: Its configuration, nested, without the seed.
-        is_reference: Whether `arm` is a reference, whose keys are the base's.
+        is_reference: Whether `arm` is a reference, with the keys of the base.
     """
 
     arm: str
@@ -150,7 +148,7 @@ class Run:
 
     @property
     def title(self) -> str:
-        """What it is, for error messages."""
+        """Name of the run in error messages."""
         return f"{self.arm!r}" + (f" with {self.value}" if self.value else "")
 
     def parsed(self, kind: type[Value], **changes: Any) -> Any:
@@ -237,10 +235,10 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Keys:
 
 
 def load_experiment(path: Path) -> Experiment:
-    """Reads an experiment, with what it takes from the file that it `extends`.
+    """Reads an experiment, and the file that it `extends`.
 
-    Keys are merged one by one; an arm or a named value that is null is left out, and null elsewhere
-    is a value as others are.
+    Keys are merged one by one. An arm or a named value that is null is left out; null is an
+    ordinary value elsewhere.
 
     Raises:
         ConfigError: A file is missing, is not YAML, or does not fit.

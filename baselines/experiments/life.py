@@ -20,19 +20,19 @@ MEASURES = {
     "personal_own": ("Success of a robot's own policy in its own tasks", ".1%"),
     "personal_others": ("Success of a robot's own policy in all other tasks", ".1%"),
 }
-"""Titles and formats of what is measured of a life, by name."""
+"""Titles and formats of the measures of a life, by name."""
 
 Rates = Mapping[str, float]
 """Success rates by task."""
 
 
 def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the measures that a life has.
+    """Returns the measures of a life.
 
-    With the matrix R[month][task] of success rates, transfers are means as in Lopez-Paz and
-    Ranzato, "Gradient Episodic Memory for Continual Learning", 2017. Backward: R[last] - R[first]
-    over tasks that are not to be forgotten; in the first month a robot first trained on the task.
-    Forward: R[first - 1] over the tasks of robots that came after the first month.
+    R[month][task] is the matrix of success rates. Transfers are means as in Lopez-Paz and Ranzato,
+    "Gradient Episodic Memory for Continual Learning", 2017. Backward: R[last] - R[first] over tasks
+    that are not forgotten, where first is the first month with a robot of the task. Forward:
+    R[first - 1] over the tasks of robots that arrived after the first month.
 
     Args:
         report: Report of a fleet with a life, see `life_report.life_report`.

@@ -1,8 +1,7 @@
 """Losses and success rates of the policies on the line between two policies of a fleet.
 
-These are the paper's barriers (section 3, figures 2a and 2b), between policies as they are and
-aligned by a method. The interior of a line depends on both policies and the method; its ends are
-the two policies, for every method.
+These are the paper's barriers (section 3, figures 2a and 2b), before and after alignment. A method
+changes the interior of a line; its ends are the two policies, for every method.
 """
 
 import math
@@ -79,13 +78,13 @@ def fleet_lines(
         aligner: The method.
         config: Points on the lines.
         scenes: Number of the first scene, and number of scenes of each task.
-        cells: Where each measurement is stored.
+        cells: Store of the measurements.
 
     Returns:
-        For each pair of "robots" the "loss" and, with rollouts, the "success" rate, each with
+        For each pair of "robots" the "loss" and, with rollouts, the "success" rate. Each has
         "lambdas", "values", and the "height" of the barrier "at" a lambda. The success rate is the
         mean over tasks, and "by_task" has each task's. "moved" is the fraction of units that
-        alignment moved, and "norms" how much the aligned policies differ, by parameter (see
+        alignment moved. "norms" has the differences of the aligned policies by parameter (see
         `NormRatio`).
 
     Raises:
@@ -127,7 +126,7 @@ class LineMeasurer:
     Args:
         plan: The fleet.
         policies: Weights of each robot before the last merge, by robot number.
-        steps: Number of steps that each learned from in the last round.
+        steps: Number of steps of their data in the last round.
         config: Points on the lines.
         measure_success: Runs policies.
         rates: Returns the success rates of a robot's policy, an end of lines.
@@ -182,7 +181,7 @@ class LineMeasurer:
         }
 
     def align(self, robots: tuple[int, int], aligner: Aligner) -> AlignedPair:
-        """Returns the policies of two robots, permuted as a method does to merge the two."""
+        """Returns the policies of two robots, permuted as in a merge of the two by a method."""
         problem = merge_problem(
             self._plan,
             self._plan.config.rounds,
@@ -214,7 +213,7 @@ def success_curve(rates: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 
 
 def _require_same(method: str, before: Sequence[float], after: Sequence[float]) -> None:
-    """Checks that permutations did not change the losses of policies."""
+    """Checks that permutations keep the losses of policies."""
     for one, other in zip(before, after, strict=True):
         if abs(other - one) > _TOLERANCE * one:
             raise NotInvariantError(

@@ -98,7 +98,7 @@ def _grid(
 
 
 def tables_of(experiment: Experiment, rows: Sequence[Row]) -> list[Table]:
-    """Returns the tables of what was measured, and is to be shown."""
+    """Returns the tables of all measures on the page."""
     measured = dict.fromkeys(name for row in rows for name in row if name not in _NO_MEASURES)
     known = [name for name in TABLES if name in measured or name == "moved"]
     others = [name for name in measured if name not in TABLES]
@@ -157,8 +157,7 @@ def _p_value(p: float) -> str:
 def _task_table(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     """Returns a table of solved scenes by task; none of a single task.
 
-    The larger number, of tasks or of policies, is listed downwards; rows without counts are left
-    out.
+    Rows are the tasks or the policies, by the larger number; rows without counts are left out.
     """
     several = len(experiment.cases) > 1
     counts = {
@@ -183,7 +182,7 @@ def _task_table(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
 
 
 def _months(experiment: Experiment, cells: Sequence[Row]) -> list[str]:
-    """Returns for each arm a table of success rates by month and task, the means of its seeds."""
+    """Returns a table of success rates by month and task for each arm, the means of its seeds."""
     lines: list[str] = []
     for arm in experiment.compared:
         curves = [cell["curve"] for cell in cells if cell["arm"] == arm and cell.get("curve")]

@@ -1,10 +1,10 @@
-"""Recipes: the commands that made what is stored in a checkout.
+"""Recipes: the commands behind the stored results of a checkout.
 
 entry of the leaderboard    `data_commands` and `commands` of its `entry.yaml`
 experiment                  `data_commands` of its YAML file, and the program `experiment`
 figure of the paper         likewise, by the name of its file, such as paper/4a
-figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
-                            script that draws it
+figure of "What we found"   its experiments in docs/images/findings.yaml, and the script that
+                            draws it
 """
 
 from collections.abc import Mapping
@@ -33,15 +33,15 @@ RUNS, DRAWN = "runs/fleets", "figures"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a stored result is made again.
+    """The commands that reproduce a stored result.
 
     Attributes:
         name: Name of the entry, the experiment or the figure.
-        kind: What it is.
+        kind: Kind of the result.
         commands: The words of each command, in order, see `commands.arguments`.
-        stored: Paths in the checkout, and in a folder where the commands ran, of what it makes:
-            folders of evaluations, results of experiments, figures. By the path in the folder.
-            An entry without a result has none.
+        stored: Paths of its results in the checkout, by their paths in a folder where the commands
+            ran: folders of evaluations, results of experiments, figures. An entry without a result
+            has none.
     """
 
     name: str
@@ -57,7 +57,7 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
         checkout: Root of the checkout.
 
     Raises:
-        ConfigError: It is none, a file is not valid, or names an entry or a base that is not there.
+        ConfigError: It is none, a file is not valid, or names a missing entry or base.
     """
     for folder in (ENTRIES, EXPERIMENTS):
         if not (checkout / folder).is_dir():
@@ -112,7 +112,7 @@ def _figures(checkout: Path, experiments: Mapping[str, Recipe]) -> dict[str, Rec
         commands = dict.fromkeys(command for part in parts for command in part.commands)
         stored = {made: path for part in parts for made, path in part.stored.items()}
         stored[Path(DRAWN, f"{name}.png")] = IMAGES / f"{name}.png"
-        if name == "findings_success":  # whose panels are the columns of the table
+        if name == "findings_success":  # its panels are the columns of the table
             stored[Path(DRAWN, TABLE.name)] = TABLE
         recipes[name] = Recipe(name, "figure", (*commands, draw), stored)
     return recipes

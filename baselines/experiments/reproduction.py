@@ -1,8 +1,8 @@
-"""Runs a recipe in a folder of its own, and compares what came out with what is stored.
+"""Runs a recipe in a separate folder, and compares its results with the stored ones.
 
-Bits are promised on the same kind of processor with the same versions; elsewhere success rates are
-compared: of an evaluation scene by scene, by the score test of `evaluate --against`; of
-an experiment by their intervals.
+The same kind of processor with the same versions must give the same bits. Elsewhere, success rates
+are compared: of an evaluation scene by scene, by the score test of `evaluate --against`; of an
+experiment by their intervals.
 """
 
 import json
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from fleet_tools.evaluation.result import EpisodeResult, Result
 
 REPORT = "reproduced.json"
-"""What was run, with its times, and how what came out agrees with what is stored."""
+"""The commands with their times, and the comparisons of new with stored results."""
 
-_STDERR = 2  # of the process, where programs report while this one's stdout is kept for its own
-_SLACK = 0.01  # by which spreads over seeds may miss each other, relative to their ends
-_LEVEL = 0.05  # of the test by which evaluations are told apart
+_STDERR = 2  # of the process: this one's stdout is kept for results
+_SLACK = 0.01  # relative distance that spreads over seeds may miss each other by
+_LEVEL = 0.05  # of the test of differences between evaluations
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """How a stored result agrees with the one that was made anew.
+    """Comparison of a stored result with a new one.
 
     Attributes:
         path: The stored result, within the checkout.
-        promised: Whether the same bits are promised here; None where the stored result does not say
-            enough of its machine.
+        promised: Whether the same bits are promised here; None if the stored result does not
+            describe its machine.
         identical: Number of episodes, of runs of an experiment, or of figures with the same bits.
-        compared: Number of those that both have.
-        text: The comparison of success rates, or what is lacking.
-        agrees: Whether all bits agree; or where they are not promised, the success rates do.
+        compared: Number of these in both.
+        text: The comparison of success rates, or the missing parts.
+        agrees: Whether all bits agree; or if they are not promised, the success rates.
     """
 
     path: str
@@ -59,10 +59,10 @@ class Reproduced:
 def prepare(recipe: Recipe, checkout: Path, folder: Path) -> dict[str, Any]:
     """Makes the folder in which the commands of a recipe run; returns the report so far.
 
-    It has links to what commands read of the checkout, and to the data that all entries share.
+    It links to the inputs of commands in the checkout, and to the data of all entries.
 
     Raises:
-        ConfigError: It is the folder of another recipe, or lies in what is linked.
+        ConfigError: It is the folder of another recipe, or lies inside a linked folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     links = {name: checkout / name for name in LINKED}
@@ -89,9 +89,9 @@ def prepare(recipe: Recipe, checkout: Path, folder: Path) -> dict[str, Any]:
 
 
 def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str], None]) -> int:
-    """Runs the commands that have not run; returns the exit code of the first that fails, or 0.
+    """Runs all remaining commands; returns the exit code of the first that fails, or 0.
 
-    Their times are added to the report, in s, also where a command was stopped and resumed.
+    Their times are added to the report, in s, also after a command was stopped and resumed.
 
     Args:
         recipe: The recipe.
@@ -132,7 +132,7 @@ def store(report: Mapping[str, Any], folder: Path) -> None:
 
 
 def compare_all(recipe: Recipe, checkout: Path, folder: Path) -> list[Reproduced]:
-    """Compares what a recipe made with what is stored, where something is stored."""
+    """Compares the results of a recipe with the stored ones, if any."""
     found = []
     for made, stored in recipe.stored.items():
         if not (checkout / stored).exists():
@@ -178,7 +178,7 @@ def _compare_evaluations(name: Path, stored: Path, made: Path) -> Reproduced:
 def _promised(stored: "Result", made: "Result") -> bool | None:
     """Returns whether two results have the same bits by promise; None if it is not known.
 
-    Processors of one name may have other vector instructions, which older results do not name.
+    Processors of one name may have other vector instructions, which older results lack.
     """
     if stored.packages != made.packages or stored.machine.differences(made.machine):
         return False
@@ -209,7 +209,7 @@ def _compare_experiments(name: Path, stored: Path, made: Path) -> Reproduced:
 
 
 def _apart(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
-    """Yields in which measures two rows differ: intervals of success rates, or else all spreads."""
+    """Yields the differing measures of two rows: intervals of success rates, else all spreads."""
     names = ["success"] if row.get("success") else [each for each in row if _is_spread(row[each])]
     for name in names:
         then, now = row[name], again.get(name)
@@ -223,7 +223,7 @@ def _apart(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_spread(measure: object) -> TypeGuard[Mapping[str, float]]:
-    """Whether a measure has finite ends; those that JSON cannot have are None."""
+    """Whether a measure has finite ends; infinite ends are None in JSON."""
     ends = [measure.get(name) for name in ("low", "high")] if isinstance(measure, Mapping) else []
     return bool(ends) and all(isinstance(end, int | float) for end in ends)
 

@@ -1,10 +1,9 @@
-"""The stored result of an experiment: what each run measured, and rows over seeds.
+"""The stored result of an experiment: measurements of each run, and rows over seeds.
 
-A result is one JSON file. In "experiment" it has the experiment; in "cells", for each "arm",
-"value" and "seed", what was measured (see `ExperimentArena.measure`). In "rows" it has the same
-over the seeds of each arm and value, and how its success rates differ from others'; in "failed" the
-runs that failed, and "why". Rows of experiments that ran before single runs were kept have no
-cells.
+A result is one JSON file. "experiment" is the experiment. "cells" has the measurements of each
+"arm", "value" and "seed" (see `ExperimentArena.measure`). "rows" has them over the seeds of each
+arm and value, with comparisons of success rates. "failed" has the runs that failed, and "why".
+Rows of older experiments, which did not store single runs, have no cells.
 """
 
 import json
@@ -22,13 +21,13 @@ from fleet_tools.storage.strict_json import loads
 from fleet_tools.utils.statistics import spread
 
 Cell = Mapping[str, Any]
-"""What was measured of one "arm", "value" and "seed"."""
+"""Measurements of one "arm", "value" and "seed"."""
 
 Row = Mapping[str, Any]
 """Results of one arm and value, see `summarized`."""
 
 _COUNTS = ("bytes", "uploaded", "downloaded", "data_at_home")
-"""Measures of which only the median is kept."""
+"""Measures with only a median in rows."""
 
 _ABSENT = "left out"
 
@@ -40,7 +39,7 @@ def make_result(
 
     Args:
         experiment: The experiment.
-        cells: What was measured, in any order.
+        cells: The measurements, in any order.
         failed: The runs that failed.
     """
     cases, compared = list(experiment.cases), experiment.compared
@@ -69,17 +68,17 @@ def summarized(
     Args:
         arm: Name of the arm or the reference.
         value: Label of the value.
-        cells: Cells, of which other arms' and values' are left out.
-        own_scenes: Whether each seed was judged in scenes of its own.
+        cells: Cells; the ones of other arms and values are left out.
+        own_scenes: Whether each seed was evaluated in its own scenes.
 
     Returns:
-        The "arm", the "value", the number of "seeds" (fewer than planned if some failed). It also
-        has by the name of each measure the "median", "low" and "high" of its numbers, where None is
-        infinity; None if there are none. The "success" rate has its 95% interval over training runs
-        and scenes, as "rate", "low" and "high", where tasks have equal weights. "tasks" has the
-        numbers of solved scenes and of all, by task; "bytes" are medians; the "curve" has for each
-        "round" medians, and "success". Lines have the number of "pairs", and the heights of their
-        "barrier" (and "success_barrier"), and both norm ratios of all parameters and pairs.
+        The "arm", the "value", and the number of "seeds" (fewer than planned if some failed). Each
+        measure has the "median", "low" and "high" of its numbers, where None is infinity; or None
+        without numbers. "success" has the "rate" with equal weights of tasks, and "low" and "high"
+        of its 95% interval over training runs and scenes. "tasks" has the numbers of solved scenes
+        and of all, by task. "bytes" are medians. "curve" has for each "round" medians, and
+        "success". Lines have the number of "pairs", the heights of their "barrier" and
+        "success_barrier", and both norm ratios over all parameters and pairs.
     """
     found = [each for each in cells if (each["arm"], each["value"]) == (arm, value)]
     row: dict[str, Any] = {"arm": arm, "value": value, "seeds": len(found)}
@@ -170,10 +169,10 @@ def read_result(path: Path) -> tuple[Experiment, dict[str, Any]]:
 
 
 def changes(before: Experiment, now: Experiment) -> list[str]:
-    """Returns in what an experiment differs from its former self, other than by more of the same.
+    """Returns the keys in which an experiment differs from its former self, except for additions.
 
-    More seeds, arms, values, references and controls are none, since what was measured stays valid;
-    nor is what pages show.
+    Seeds, arms, values, references and controls may be added, since stored measurements stay valid.
+    Settings of pages may change.
     """
     one, other = _flat(before), _flat(now)
     new_arms = [f"arms.{name}" for name in now.arms if name not in before.arms]

@@ -1,4 +1,4 @@
-"""Runs what is missing of an experiment, and writes its result, its page and its figures."""
+"""Runs the missing cells of an experiment, and writes its result, its page and its figures."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -17,27 +17,27 @@ from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.utils.progress import progress_bar
 
 Job = tuple[int, ...]
-"""Numbers of runs that share what they learn."""
+"""Numbers of runs with common trained models."""
 
 Outcome = dict[str, Any] | str
-"""What a run measured, or why it failed."""
+"""Measurements of a run, or the reason of its failure."""
 
 
 def run_experiment(
     experiment: Experiment, stem: str, output: Path, workers: WorkerOptions, quiet: bool
 ) -> dict[str, Any]:
-    """Runs an experiment, or what is left of it, and returns its result.
+    """Runs the remaining runs of an experiment, and returns its result.
 
     Args:
         experiment: The experiment.
-        stem: Its name, and of its files in `output`.
-        output: Folder of what is learned and measured, which several experiments may share.
+        stem: Its name, which its files in `output` have, too.
+        output: Folder of trained models and measurements, which experiments may share.
         workers: Worker processes.
         quiet: Whether to show no progress bar.
 
     Raises:
-        ConfigError: It is not possible, or the folder has a result of this name of another one.
-        FleetToolsError, OSError, KeyboardInterrupt: It is interrupted; what is done is stored.
+        ConfigError: It is not possible, or the folder has another experiment's result of this name.
+        FleetToolsError, OSError, KeyboardInterrupt: It is interrupted; finished runs are stored.
     """
     arena, runs = make_arena(experiment), planned_runs(experiment)
     groups: dict[str, list[int]] = {}
@@ -77,7 +77,7 @@ def make_measure(experiment: Experiment, output: Path) -> Callable[[Job], Sequen
 
     Args:
         experiment: The experiment.
-        output: Folder of what is learned and measured.
+        output: Folder of trained models and measurements.
     """
     arena, runs = make_arena(experiment), planned_runs(experiment)
 
@@ -99,15 +99,15 @@ def _require_grown(before: Experiment, now: Experiment, path: Path) -> None:
 
 
 def render(experiment: Experiment, path: Path, output: Path) -> dict[str, Any]:
-    """Writes the page and the figures of a stored result; nothing is run.
+    """Writes the page and the figures of a stored result, without runs.
 
     Args:
         experiment: The experiment.
-        path: Its file, beside which is its result.
+        path: Its file; the result is next to it.
         output: Folder of the page and the figures.
 
     Returns:
-        The result, with the comparisons that the experiment asks for now.
+        The result, with the comparisons of the present experiment.
 
     Raises:
         ConfigError: There is no result, or it is another experiment's.

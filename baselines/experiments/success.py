@@ -15,7 +15,7 @@ from fleet_tools.utils.crossed_statistics import (
 from fleet_tools.utils.statistics import is_equivalent, verdict_words
 
 Successes = Mapping[str, Sequence[Sequence[int]]]
-"""By task, a row for each policy, with 1 for each scene of a success and 0 for the others."""
+"""By task, a row for each policy, with 1 for a solved scene and 0 for the others."""
 
 SuccessBySeed = Mapping[int, Successes]
 
@@ -32,7 +32,7 @@ def success_rate(seeds: Sequence[Successes], own_scenes: bool) -> dict[str, floa
 
     Args:
         seeds: Successes of each seed.
-        own_scenes: Whether each seed was judged in scenes of its own.
+        own_scenes: Whether each seed was evaluated in its own scenes.
     """
     strata = _tables(seeds, _tasks(seeds))
     if not strata:
@@ -45,19 +45,18 @@ def success_rate(seeds: Sequence[Successes], own_scenes: bool) -> dict[str, floa
 def compared(
     one: SuccessBySeed, other: SuccessBySeed, own_scenes: bool, margin: float | None
 ) -> dict[str, Any] | None:
-    """Returns how the success rates of two arms differ, paired by seed and scene.
+    """Compares the success rates of two arms, paired by seed and scene.
 
     Args:
         one: Successes of one arm, by seed.
-        other: Those of the arm that it is compared with.
-        own_scenes: Whether each seed was judged in scenes of its own.
-        margin: The least difference that matters, if there is such a thing.
+        other: Successes of the arm to which it is compared.
+        own_scenes: Whether each seed was evaluated in its own scenes.
+        margin: The least difference that matters; None if there is none.
 
     Returns:
-        The "difference" of the mean over tasks of success rates, "low" and "high" of its 95%
-        interval, and the two-sided "p" of no difference. It also has the number of "seeds" that
-        both have, and the "verdict"; None without such seeds, or where tasks or scenes are not the
-        same.
+        The "difference" of the mean success rates over tasks, "low" and "high" of its 95% interval,
+        and the two-sided "p" of no difference. Also the number of common "seeds", and the
+        "verdict"; None without common seeds, or if tasks or scenes differ.
     """
     seeds = sorted(set(one) & set(other))
     pair = [[arm[seed] for seed in seeds] for arm in (one, other)]
@@ -87,14 +86,14 @@ def with_comparisons(
     rows: Iterable[Mapping[str, Any]],
     cells: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Returns the rows of a result, with what each arm is compared with as "against", by name.
+    """Returns the rows of a result with comparisons of each arm as "against", by name.
 
-    Policies that were fine-tuned are compared as they are afterwards.
+    Fine-tuned policies are compared after fine-tuning.
 
     Args:
-        experiment: The experiment; rows have no such key where it compares nothing.
-        rows: Rows, whose former comparisons are left out.
-        cells: What was measured.
+        experiment: The experiment; without comparisons, rows have no such key.
+        rows: Rows, possibly with former comparisons, which are left out.
+        cells: The measurements.
     """
     kept = [{name: each[name] for name in each if name != "against"} for each in rows]
     if not experiment.against:

@@ -1,7 +1,6 @@
 """Aggregators of rounds: updates kept for a merge, and changes summed as they come.
 
-Sums are of integers in fixed point, so that neither the order in which answers arrive nor their
-grouping matters to the last bit.
+Sums are of integers in fixed point: the order and grouping of answers do not change a bit.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,14 +36,14 @@ CAPACITY = 2**32
 """Largest sum of weights, so that 64 bits suffice: 2**28 * 8 * 2**32 = 2**63."""
 
 HEAVIEST = 2**22
-"""Largest weight of one robot, so that none that lies fills a sum alone."""
+"""Largest weight of one robot, so that a single false one cannot fill a sum."""
 
 
 @dataclass(frozen=True, eq=False)
 class FixedPointSum:
-    """A sum of weighted vectors, in which terms may come in any order and by any route.
+    """A sum of weighted vectors, independent of the order of its terms.
 
-    Sums of disjoint sets of robots add up to the sum of all, so that regions may sum apart.
+    Sums of disjoint sets of robots add up to the sum of all, so regions may sum apart.
 
     Attributes:
         terms: Sum in units of `RESOLUTION`, shape (n,), int64.
@@ -69,8 +68,8 @@ class FixedPointSum:
             weight: Its weight, 1 to `HEAVIEST`.
 
         Raises:
-            MessageError: An entry is not finite or larger than `LARGEST`, or the weight is larger
-                than `HEAVIEST` or does not fit into the sum any more.
+            MessageError: An entry is not finite or larger than `LARGEST`. Or the weight is larger
+                than `HEAVIEST`, or exceeds the rest of `CAPACITY`.
         """
         if not 1 <= weight <= min(HEAVIEST, CAPACITY - self.weight):
             raise MessageError(
@@ -80,8 +79,8 @@ class FixedPointSum:
         values = np.asarray(vector, np.float64)
         if not np.abs(values).max(initial=0.0) < LARGEST:
             raise MessageError(
-                f"A weight changes by {np.abs(values).max():g}; changes are summed below "
-                f"{LARGEST:g}. A smaller learning rate may help."
+                f"A weight changes by {np.abs(values).max():g}; expected at most {LARGEST:g}. Give "
+                "a smaller learning rate."
             )
         terms = np.rint(values / RESOLUTION).astype(np.int64)
         return self.joined(FixedPointSum(terms * weight, weight, 1))
@@ -94,7 +93,7 @@ class FixedPointSum:
         """
         weight = self.weight + other.weight
         if weight > CAPACITY:
-            raise MergeError(f"The weights sum to {weight}; a sum holds {CAPACITY}.")
+            raise MergeError(f"The weights sum to {weight}; expected at most {CAPACITY}.")
         return FixedPointSum(self.terms + other.terms, weight, self.count + other.count)
 
     def mean(self) -> np.ndarray:
@@ -145,7 +144,7 @@ class ChangeSum:
 
     Attributes:
         total: The sum so far.
-        robots: Robots whose changes were added here.
+        robots: Numbers of the robots in this sum.
     """
 
     def __init__(
@@ -175,7 +174,7 @@ class ChangeSum:
 
 
 class RobustChanges(ChangeSum):
-    """Keeps all changes of a streaming round, of which a robust rule makes one.
+    """Keeps all changes of a streaming round, and aggregates them by a robust rule.
 
     Args:
         round_number, reference, bits, total, limits: See `ChangeSum`; the sum is empty.

@@ -11,11 +11,11 @@ from fleet_tools.policies.released import PREFIX, find_file
 
 
 class BackboneConfig(TuningConfig):
-    """A trained policy from whose weights all robots begin, and what they train of it.
+    """A trained policy: the initial weights of all robots, and the parameters that they train.
 
     Attributes:
-        checkpoint: Path of the policy, or fleet-tools/NAME for one of this release. Its config is
-            the fleet's `policy`; robots scale what they read as it does.
+        checkpoint: Path of the policy, or fleet-tools/NAME for one of this release. The fleet takes
+            its config as `policy`, and its scaling of inputs.
     """
 
     checkpoint: str
@@ -30,7 +30,7 @@ class BackboneConfig(TuningConfig):
         return find_file(name) if name.startswith(PREFIX) else Path(name)
 
     def digest(self) -> str:
-        """Returns the hash of its file, which can be read."""
+        """Returns the hash of its file."""
         return file_digest(self.path())
 
     def load(self, digest: str | None = None) -> Checkpoint:
@@ -41,13 +41,13 @@ class BackboneConfig(TuningConfig):
 
         Raises:
             CheckpointError: See `load_checkpoint`.
-            DatasetError: The file is another one.
+            DatasetError: The file has another hash.
         """
         policy = load_checkpoint(self.path())
         if digest is not None and self.digest() != digest:
             raise DatasetError(
-                f"{self.checkpoint} here is not the fleet's backbone; let all machines see the "
-                "same file."
+                f"{self.checkpoint} on this machine is not the fleet's backbone. Give all machines "
+                "the same file."
             )
         return policy
 
@@ -58,7 +58,7 @@ class BackboneConfig(TuningConfig):
             wanted: Blueprint by the fleet's configuration and data; its scaling does not matter.
 
         Raises:
-            ConfigError: They differ; the message says in what.
+            ConfigError: They differ; the message lists the differences.
         """
         own = self.load().blueprint
         if found := wanted.differences(own):

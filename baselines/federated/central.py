@@ -1,7 +1,7 @@
-"""A server that learns from raw data: its own, public ones, and what robots send in a budget.
+"""A server that learns from raw data: its own, public data, and uploads within a budget.
 
-It is the control of merging. The server trains the same policy as robots, for no fewer gradient
-steps than joint training takes on the data of all.
+This is the control run for merging. The server trains the robots' policy, for no fewer gradient
+steps than joint training on all data.
 """
 
 import json
@@ -42,15 +42,14 @@ def learn(
     """Trains the server's policy, and stores and returns a report like a fleet's.
 
     Args:
-        config: Configuration of the fleet, of which no robot trains.
+        config: Configuration of the fleet. Its robots do not train.
         raw: How robots make their demonstrations small; None if they send none.
         budget: Bytes that each robot may send; None for all its demonstrations.
-        folder: Folder of the uploads, of what they hold, and of the policy.
+        folder: Folder of the uploads, of the datasets decoded from them, and of the policy.
         first_scene: Number of the first scene of rollouts.
 
     Raises:
-        ConfigError, DatasetError: The server has nothing to learn from, or robots lack entries that
-            raw data hold.
+        ConfigError, DatasetError: The server has no data, or robots lack entries of raw data.
         DivergedError: A loss, a gradient or weights are not finite.
         OSError: The disk is full or gone.
     """

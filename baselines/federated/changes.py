@@ -24,7 +24,7 @@ from fleet_tools.baselines.federated.vectors import difference, pack, quantize, 
 from fleet_tools.baselines.training.state import Tensors
 
 _ROUNDING = 1
-"""Purpose of a seed, so that rounding and alignment are drawn apart."""
+"""Purpose of a seed, so that rounding and alignment draw different numbers."""
 
 
 def change(
@@ -72,10 +72,10 @@ def change(
 
 
 def require_streaming(assignment: Assignment) -> StreamingConfig:
-    """Returns how the fleet of a robot streams.
+    """Returns the streaming configuration of a robot's fleet.
 
     Raises:
-        MessageError: It does not.
+        MessageError: It has none.
     """
     if assignment.streaming is None:
         raise MessageError(
@@ -97,8 +97,8 @@ def align(
 
     Args:
         method: One of `round_config.STREAMED_METHODS`. "git_rebasin" matches the weights with the
-            reference; "fleet_merge" begins there, and then descends for one epoch on the robot's
-            own data, for which it needs the reference alone. The others do not align.
+            reference. "fleet_merge" begins there, and descends for one epoch on the robot's own
+            data. The others do not align.
         options: Keyword arguments of fleet_merge, see `round_config.STREAMED_OPTIONS`.
         symmetry: Table of both policies.
         own: The robot's policy.

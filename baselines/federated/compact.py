@@ -1,15 +1,15 @@
-"""Robots' answers as few bytes: weights in few bits, second moments by their principal axes.
+"""Robots' answers in few bytes: weights in few bits, second moments by their principal axes.
 
-Numbers are rounded to the nearest level, and no noise is added. The integers are then compressed
-like raw demonstrations (`storage.integers`).
+Numbers are rounded to the nearest level, without noise. The integers are then packed like raw
+demonstrations (`storage.integers`).
 
     matrices         levels of the largest number of each row
     second moments   the root mean square of each number, and a factor F of their correlations
-                     F^T F + D, which so stay positive semidefinite; the diagonal D follows from F
-    all else         bit for bit
+                     F^T F + D. These stay positive semidefinite; D is diagonal.
+    others           bit for bit
 
-Where robots and server know the weights before training (`Known`), the difference from these is
-rounded instead, and nothing is sent of a tensor that is the same.
+If robots and server know the weights before training (`Known`), the difference is rounded instead.
+Unchanged tensors are then not sent.
 """
 
 import json
@@ -34,12 +34,12 @@ MOST_NUMBERS = 2**27
 _MATRICES, _TARGETS = ("inputs.", "covariances"), "targets."
 """Names of second moments in messages, and of products of inputs and targets."""
 _ROOT, _FACTOR, _SCALED = "root:", "factor:", "scaled:"
-"""What stands before these names where they are sent otherwise."""
+"""Prefixes of these names for moments by their axes."""
 _LEFT, _RIGHT = "left:", "right:"
-"""What stands before a weight's name where two factors of its change are sent."""
+"""Prefixes of a weight's name for the two factors of its change."""
 
 _OF_DATA, _LEAST_BITS = ("moments", "mixture"), 8
-"""Kinds of answers that describe data, and the least bits of these: in 4, fits to them fail."""
+"""Kinds of answers that describe data, and their fewest bits: fits to moments of 4 bits fail."""
 
 _SAME_BITS = {
     torch.bool: torch.uint8,
@@ -54,13 +54,13 @@ _TYPES = {str(dtype): dtype for dtype in _SAME_BITS}
 
 
 class UploadConfig(Value):
-    """How robots make their answers small, see `compact`.
+    """Compression of robots' answers, see `compact`.
 
     Attributes:
-        bits: Number of bits of each number of a matrix, before compression; at least 8 of moments
-            and mixtures. None loses nothing.
+        bits: Number of bits of each number of a matrix, before packing; at least 8 of moments and
+            mixtures. None loses nothing.
         rank: Largest number of principal axes of second moments that are sent, with `bits`; 0 for
-            all that are not rounded to zero.
+            all axes that do not round to zero.
     """
 
     bits: Literal[4, 8, 16] | None = None
@@ -85,7 +85,7 @@ class Known:
     rank: int | None = None
 
     def changes(self, weights: Tensors) -> Tensors:
-        """Returns how weights differ."""
+        """Returns the differences of weights from these."""
         found: dict[str, torch.Tensor] = {}
         for name, each in weights.items():
             change = each - self.weights[name]
@@ -102,7 +102,7 @@ class Known:
         return found
 
     def changed(self, changes: Tensors) -> Tensors:
-        """Returns weights that differ so."""
+        """Returns these weights with differences added."""
         found = dict(self.weights)
         for name, each in changes.items():
             if name.startswith(_LEFT):
@@ -115,15 +115,15 @@ class Known:
 
 
 def encode(answer: Answer, config: UploadConfig, known: Known | None = None) -> bytes:
-    """Returns an answer as few bytes.
+    """Returns an answer in few bytes.
 
     Args:
         answer: The answer.
-        config: How it is made small.
+        config: Its compression.
         known: Weights that robots and server share before; None if they share none.
 
     Raises:
-        MessageError: It is no answer.
+        MessageError: It is not an answer.
     """
     if known is not None and isinstance(answer, LocalUpdate):
         answer = replace(answer, weights=known.changes(answer.weights))
@@ -183,7 +183,7 @@ def decode(data: bytes, known: Known | None = None) -> Any:
 
 
 def _by_axes(tensors: wire.Tensors, rank: int) -> wire.Tensors:
-    """Returns content with second moments by their axes, and products scaled as these are."""
+    """Returns content with second moments by their axes, and products in the same scale."""
     found: wire.Tensors = {}
     for name, tensor in tensors.items():
         if name.startswith(_MATRICES):
@@ -204,7 +204,7 @@ def _by_axes(tensors: wire.Tensors, rank: int) -> wire.Tensors:
 
 
 def _from_axes(tensors: wire.Tensors) -> wire.Tensors:
-    """Returns content with second moments and products as they are in messages."""
+    """Returns content with second moments and products in the form of messages."""
     found: wire.Tensors = {}
     for name, tensor in tensors.items():
         if name.startswith(_FACTOR):

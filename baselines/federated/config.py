@@ -35,14 +35,13 @@ class PartitionConfig(Value):
     """Partition of episodes among robots.
 
     Attributes:
-        by: What distinguishes kinds of episodes: their task, tool, object, or pair of tool and
-            object. With "nothing", every robot has all episodes, and alpha is ignored.
+        by: Property that distinguishes kinds of episodes: their task, tool, object, or pair of tool
+            and object. With "nothing", every robot has all episodes, and alpha is ignored.
         alpha: Parameter of the Dirichlet distribution of each robot's mixture of kinds
-            (`dataset.partition`): towards 0, a robot has one kind; towards infinity, all robots
-            have the same mixture. None gives all episodes of a kind to one robot, and kinds to
-            robots in turn.
-        pooled: Whether all robots share the episodes of all arms in `groups`, as in references;
-            otherwise each has episodes of its own arm alone.
+            (`dataset.partition`). Towards 0, a robot has one kind; towards infinity, all have the
+            same mixture. None gives all episodes of a kind to one robot, in turn.
+        pooled: Whether robots share the episodes of all arms in `groups`, as in references;
+            otherwise each has only episodes of its own arm.
     """
 
     by: Literal["task", "tool", "object", "pair", "nothing"] = "tool"
@@ -55,9 +54,9 @@ class GroupConfig(Value):
 
     Attributes:
         robots: Number of robots.
-        robot: Name of their arm; their episodes are of datasets that were collected with it.
-        observations: Names of the entries that their sensors give; empty for all. They train
-            without the others, which have to be `optional` for the policy (`PolicyConfig`).
+        robot: Name of their arm; their episodes were collected with it.
+        observations: Names of the entries of their sensors; empty for all. They train without the
+            others, which have to be `optional` for the policy (`PolicyConfig`).
     """
 
     robots: Count = 1
@@ -71,7 +70,7 @@ class FineTuningConfig(Value):
     Attributes:
         epochs: Number of epochs.
         learning_rate: Learning rate of Adam.
-        start: Whether it begins with the merged weights, or as a control with untrained ones.
+        start: Whether it begins with the merged weights, or with untrained ones as a control.
     """
 
     start: Literal["merged", "untrained"] = "merged"
@@ -80,13 +79,13 @@ class FineTuningConfig(Value):
 
 
 class DistillationConfig(Value):
-    """Training of a policy of the robots' size, which imitates what the last method makes.
+    """Distillation of the last method's result into a policy of the robots' size.
 
     Attributes:
-        inputs: "scenes": observations of episodes that the server simulates, half of them with the
-            combined policy and half with the merged one (after Lin et al. 2020, ensemble
-            distillation; the server has the simulator). "moments": states that are drawn from the
-            Gaussians of the density gate, for which nothing is simulated and no robot is asked.
+        inputs: "scenes": observations of episodes that the server simulates, half each with the
+            combined and the merged policy (ensemble distillation, Lin et al. 2020).
+            "moments": states drawn from the Gaussians of the density-gated ensemble, without
+            simulation or queries.
         scenes: Number of simulated episodes of each task.
         states: Number of drawn states.
         epochs: Number of epochs.
@@ -108,71 +107,68 @@ class FleetConfig(Value):
     """Configuration of a fleet.
 
     Attributes:
-        data: Folders of datasets, whose episodes are partitioned among the robots.
+        data: Folders of datasets. Their episodes are partitioned among the robots.
         public: Folders of datasets of the server, for example of other tasks.
-        episodes: Number of episodes that all robots have together, drawn at random; None for all.
+        episodes: Total number of episodes of all robots, drawn at random; None for all.
         policy: Name of one of `policies.config.ARCHITECTURES`, or a policy's own configuration.
         method: Merging method: a name, or module:function; see `merging.methods.registry.find`.
         options: Options of the method and of its `Descent`, by name.
         later_method: Merging method of all rounds but the first, with its default options; None
             for `method` in all of them.
         robots: Number of robots.
-        groups: Their arms and sensors, group by group; empty for robots that are alike. Of
-            `episodes`, each arm has a part in proportion to its robots.
+        groups: Their arms and sensors, group by group; empty for equal robots. Each arm gets a part
+            of `episodes` in proportion to its robots.
         split: Partition of the episodes among the robots.
-        held_out: Fraction of the episodes that no robot has, on which the loss of merged policies
-            is measured.
-        server_blind: Whether the server has none of these, and `public` data alone; otherwise it
-            has both. On what it has, it measures the scaling of inputs and fine-tunes.
-        training: Training of each robot; `epochs` counts the epochs of all rounds, and everything
-            is drawn from `seed`.
+        held_out: Fraction of the episodes that no robot has. They measure the loss of merged
+            policies.
+        server_blind: Whether the server has only `public` data; otherwise it also has the held-out
+            episodes. The server measures the scaling of inputs and fine-tunes on its data.
+        training: Training of each robot; `epochs` counts the epochs of all rounds, and `seed`
+            determines all random numbers.
         merge_every: Number of epochs between two merges; None merges once, at the end.
-        equal_steps: Whether each robot trains for no fewer gradient steps than one robot with all
-            of their episodes would in these epochs. This takes more epochs, see
-            `plan.local_epochs`. Otherwise all train for equally many epochs.
+        equal_steps: Whether each robot trains for at least the gradient steps of one robot that has
+            all their episodes. This takes more epochs, see `plan.local_epochs`. Otherwise all
+            robots train for equally many epochs.
         participation: Fraction of the robots that take part in a round, drawn anew for each.
-        server: Optimizer of the server, for which each merge is a step; None takes merged weights
-            as they are. In the first round, robots of "own" initial weights have no common ones
-            from which it could step.
-        initialization: "own" draws initial weights for each robot, "common" the same ones for all,
-            the control experiment for alignment.
+        server: Optimizer of the server, which takes a step towards each merge; None takes merged
+            weights as they are. With "own" initial weights, the first round has no such step.
+        initialization: "own" draws initial weights for each robot. "common" draws them once, as a
+            control for alignment.
         backbone: A trained policy that robots fine-tune, with `initialization: common`; None for
-            random initial weights. With `uploads`, robots send how their weights differ from it:
-            nothing of a tensor that is the same, and factors of adapters.
-        moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
-            that a method asks for, relative to the root mean square of the matrix's entries.
-        last_method: Merging method for what is made of the robots' networks after the last round,
-            and evaluated instead of the merged policy; None for nothing. It is an ensemble, such as
-            "density_gated_ensemble" (`policies.network`), "gated_refit" (with last layers that are
-            fitted together behind the gate) or "concatenation" (one last layer that is fitted to
+            random initial weights. With `uploads`, robots send only changed tensors, and adapters
+            as factors.
+        moment_noise: Standard deviation of the Gaussian noise that robots add to second moments,
+            relative to the root mean square of the matrix's entries.
+        last_method: Merging method after the last round, evaluated instead of the merged policy;
+            None for none. It may be an ensemble: "density_gated_ensemble" (`policies.network`),
+            "gated_refit" (with refitted last layers), or "concatenation" (one last layer fitted to
             the hidden units of all networks). Or it is "structured_compression" (one network, of
             the robots' width or an option `width`), or any other method.
         last_options: Options of the last method.
-        distillation: Training of a policy of the robots' size, which begins with the last merged
-            weights, imitates what the last method makes, and is evaluated instead of it; None for
-            none.
+        distillation: Distillation of the last method's result, evaluated instead of it. Training
+            begins with the last merged weights. None for none.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
         rollouts: Number of validation scenes of each task in which merged policies are evaluated.
-        detector: Checkpoint of a keypoint detector: policies learn and are merged on exact
-            keypoints, and are evaluated on those that it reads in clouds. None for none.
-        rollout_every: Number of rounds from one evaluation to the next; after the last round, the
-            merged policy is evaluated, or what the last method and `distillation` make.
+        detector: Checkpoint of a keypoint detector. Policies learn and are merged on exact
+            keypoints, and are evaluated on keypoints that it detects in point clouds. None for
+            none.
+        rollout_every: Number of rounds from one evaluation to the next. The last round is always
+            evaluated, after the last method and `distillation`.
         try_robots: Whether to evaluate robots' own policies before the last merge, too: in all
             tasks, or with "own_tasks" in the tasks of their episodes.
-        streaming: Lets robots align at home and send changes, which the server adds up as they
-            come. So fleets of any size need the memory of one policy. None merges all
-            policies of a round at once. Of the methods, naive_average, git_rebasin and
-            fleet_merge can stream.
+        streaming: Lets robots align at home and send changes, which the server adds up at once.
+            Fleets of any size then need the memory of one policy. None merges all policies of a
+            round at once. Of the methods, naive_average, git_rebasin and fleet_merge can stream.
         closing: When a round closes.
-        uploads: How robots make their answers small; None sends them as they are.
-        life: Who takes part when, with which episodes; `robots`, `split` and `participation` are
-            then its. With a `last_method`, the server keeps what each robot sent last, and the
-            policy of each month is what the method makes of this; robots train from their own
-            weights. None for robots that are all there from the first round to the last.
-        frozen: Whether robots of a life train nothing: they answer what the `last_method` asks of
-            the common initial weights.
-        personal_ridge: Weight of the last layer of a life's final policy when each robot fits it
-            to its own episodes at home (`personal.personalize`); 0 for no such fit.
+        uploads: Compression of robots' answers; None sends them as they are.
+        life: Arrivals and departures of robots, with their episodes, in place of `robots`, `split`
+            and `participation`. With a `last_method`, the server keeps each robot's last answers,
+            and merges them anew each month; robots train from their own weights. None keeps all
+            robots from the first round to the last.
+        frozen: Whether robots of a life do not train: they answer queries of the `last_method`
+            about the common initial weights.
+        personal_ridge: Weight of the final policy's last layer in each robot's fit to its own
+            episodes at home (`life_report.personalize`); 0 for no such fit.
     """
 
     data: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
@@ -268,7 +264,7 @@ class FleetConfig(Value):
             if self.later_method is not None:
                 raise ConfigError("robots with `streaming` have one `method` for all rounds")
             if self.uploads is not None:
-                raise ConfigError("`streaming` has `bits` of its own; leave out `uploads`")
+                raise ConfigError("`streaming` has its own `bits`; leave out `uploads`")
             if self.last_method is not None or self.try_robots:
                 raise ConfigError(
                     "`streaming` does not store robots' weights, which `last_method` and "
@@ -280,7 +276,7 @@ class FleetConfig(Value):
     def _require_possible_life(self) -> Self:
         if self.life is None:
             if self.frozen or self.personal_ridge:
-                raise ConfigError("`frozen` and `personal_ridge` are of a `life`; give one")
+                raise ConfigError("`frozen` and `personal_ridge` need a `life`; give one")
             return self
         refused = (
             "merge_every",
@@ -296,8 +292,8 @@ class FleetConfig(Value):
             )
         if self.frozen and (self.last_method is None or self.initialization != "common"):
             raise ConfigError(
-                "`frozen` robots answer what a `last_method` asks of weights that all have; give "
-                "one, and `initialization: common`"
+                "`frozen` robots only answer queries about common weights; give a `last_method` "
+                "and `initialization: common`"
             )
         if self.keeps and self.policy.encoders:
             raise ConfigError(
@@ -341,14 +337,12 @@ class FleetConfig(Value):
         if self.distillation is None:
             return self
         if self.last_method is None:
-            raise ConfigError(
-                "`distillation` needs a `last_method`, whose result it imitates; give one"
-            )
+            raise ConfigError("`distillation` imitates the result of a `last_method`; give one")
         if self.distillation.inputs == "scenes":
             return self
         if self.last_method not in ("density_gated_ensemble", "gated_refit"):
             raise ConfigError(
-                "`distillation: {inputs: moments}` draws states from the Gaussians of the gate; "
+                "`distillation: {inputs: moments}` draws states from the Gaussians of a gate; "
                 "give `last_method: density_gated_ensemble` or gated_refit"
             )
         if self.policy.body.type != "mlp" or self.policy.encoders:
@@ -390,7 +384,7 @@ class FleetConfig(Value):
 
     @property
     def keeps(self) -> bool:
-        """Whether the server keeps what robots sent in former months, see `life`."""
+        """Whether the server keeps robots' answers from month to month, see `life`."""
         return self.life is not None and self.last_method is not None
 
     def evaluates(self, round_number: int) -> bool:

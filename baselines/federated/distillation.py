@@ -1,7 +1,7 @@
 """After the last round: a policy of the robots' size imitates the combined one, or trains further.
 
-The server trains it, and no robot is asked for anything. For imitation it simulates episodes, which
-become datasets in the fleet's folder, or draws states.
+The server trains it without queries to robots. For imitation it simulates episodes, stored as
+datasets in the fleet's folder, or draws states.
 """
 
 import contextlib
@@ -45,8 +45,8 @@ def train_further(
     Args:
         writer: Writer of the fleet.
         weights: Its weights before.
-        data: What it learns from.
-        changes: What differs from the fleet's `TrainingConfig`.
+        data: Its training data.
+        changes: Changes of the fleet's `TrainingConfig`.
         name: Name of the file.
 
     Raises:
@@ -123,7 +123,7 @@ def simulate(
         OSError: The disk is full or gone; the episodes so far are stored.
     """
     headers = {header.setting: header for header in (Dataset(f).header for f in plan.config.data)}
-    # As untrusted task files, unlike those of whoever collects.
+    # Task files are untrusted here, unlike in collection.
     for env in make_envs(headers.values(), plan.blueprint).values():
         env.close()
     folders = []
@@ -147,7 +147,7 @@ def simulate(
 def _attempt(
     writer: DatasetWriter, policy: PolicySource, numbers: Iterable[int], worker_count: int | None
 ) -> None:
-    """Adds attempts to a dataset, except for those that it has."""
+    """Adds missing attempts to a dataset."""
     done = {record.attempt for record in writer.records}
     left = (number for number in numbers if number not in done)
     results = workers.run(

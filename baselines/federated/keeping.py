@@ -1,11 +1,10 @@
-"""A month of a life in which the server keeps what robots sent in former months.
+"""A month of a life in which the server keeps the robots' answers of former months.
 
 It keeps each robot's last network (of `frozen` robots, the common initial one) and its answers to
-queries, in float32 as they came. Each month's policy is made anew of all that is kept, by the last
-method: sums over robots are in float64, and none is stored. So to forget a robot is to delete its
-network and its answers. The policy then has the bits of one that was merged without the robot. For
-robots train from their own weights or not at all, and a server with `server_blind` has none of
-their data.
+queries, in float32 as they came. The last method merges all of them anew each month. It sums over
+robots in float64, and stores no sum. So to forget a robot is to delete its network and its answers:
+the policy then has the bits of a merge without the robot. Robots train from their own weights or
+not at all, and a server with `server_blind` has none of their data.
 """
 
 import hashlib
@@ -32,19 +31,19 @@ from fleet_tools.baselines.training.state import Tensors
 def run_month(
     writer: FleetWriter, transport: Transport, number: int, before: FleetProgress | None
 ) -> tuple[RoundResult, Checkpoint]:
-    """Lets robots train, asks them, and makes the policy of all that is then kept.
+    """Lets robots train, sends queries, and merges all stored networks.
 
     Args:
-        writer: Writer of the fleet, in whose folder answers are kept.
+        writer: Writer of the fleet; its folder stores the answers.
         transport: Transport to its robots.
         number: Number of the month.
         before: Progress after the month before; None in the first.
 
     Returns:
-        What the month was, with all kept networks as `robot_weights`, and its policy.
+        The result of the month, with all stored networks as `robot_weights`, and its policy.
 
     Raises:
-        TrainingError: See `run_round`; or nothing is kept.
+        TrainingError: See `run_round`; or no network is stored.
         FleetToolsError: An error of the last method.
     """
     plan, forgotten = writer.plan, writer.plan.forgotten(number)
@@ -56,7 +55,7 @@ def run_month(
     here = plan.participants(number)
     result = _trained(writer, transport, number, here, kept, before)
     networks = dict(sorted((kept | dict(result.robot_weights)).items()))
-    # A robot that sent no new network in time still counts by the one before, and is asked.
+    # A robot that sent no new network in time still counts by its last one, and gets queries.
     summaries = {k: each.model_copy(update={"left_out": None}) for k, each in result.robots.items()}
     messages, first = messages_of(plan, transport, summaries), plan.affine_maps[0].name
     group = KeepingGroup(messages, writer.folder / KEPT, number, frozenset(here), first)
@@ -82,7 +81,7 @@ def _trained(
     kept: dict[int, Tensors],
     before: FleetProgress | None,
 ) -> RoundResult:
-    """Returns the networks that robots send this month, if any does."""
+    """Returns the networks of robots that answer this month."""
     plan = writer.plan
     if plan.config.frozen or not here:
         base = plan.first_base() if before is None else before.weights
@@ -94,12 +93,12 @@ def _trained(
 
 @dataclass(frozen=True, eq=False)
 class KeepingGroup(RobotGroup):
-    """Robots whose answers the server keeps, also after they leave.
+    """Robots with stored answers, which remain after they leave.
 
     Attributes:
         folder: Folder of the answers.
-        month: Number of the present month. Answers of former ones are not asked for again.
-        here: Robots that can be asked.
+        month: Number of the present month. Answers of former months are not requested again.
+        here: Robots that can answer.
         first: Name of the affine map that reads states.
     """
 
@@ -129,7 +128,7 @@ class KeepingGroup(RobotGroup):
             elif robot in self.here:
                 asked[place] = self.folder / f"{robot}-{self.month}-{key}.safetensors"
             else:
-                raise DataHolderError(holder, "it is not here, and its answer is not kept")
+                raise DataHolderError(holder, "it is absent, and has no stored answer")
         if asked:
             found, traffic = super().answer_all([pairs[place] for place in asked])
             self.folder.mkdir(exist_ok=True)
@@ -140,10 +139,10 @@ class KeepingGroup(RobotGroup):
 
 
 def key_of(query: DataQuery, first: str) -> str:
-    """Returns a hash of all on which the answer to a query depends.
+    """Returns a hash of all inputs to the answer of a query.
 
-    States are the same whatever model reads them, where it has no encoders (as `FleetConfig.life`
-    demands). Gaussians of states depend on the seed of a query; the first answer serves later ones.
+    Without encoders, as `FleetConfig.life` demands, states do not depend on the model. Gaussians of
+    states depend on the seed of a query; the first answer serves later ones.
 
     Args:
         query: The query.

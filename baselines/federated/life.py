@@ -1,4 +1,4 @@
-"""The life of a fleet: robots arrive, miss months and leave, with the episodes that each has."""
+"""The life of a fleet: robots arrive with their episodes, miss months, and leave."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from fleet_tools.robot.arm import robot_path
 
 
 class Event(Value):
-    """What happens at the beginning of a month.
+    """An event at the beginning of a month.
 
     Attributes:
         month: Number of the month, from 1.
@@ -30,7 +30,7 @@ class Event(Value):
 
 
 class Arrival(Event):
-    """A robot arrives, with all episodes that it will have until it leaves.
+    """A robot arrives, with all its episodes until it leaves.
 
     Attributes:
         task: Task of its episodes.
@@ -59,7 +59,7 @@ class Departure(Event):
     """A robot leaves, and takes part in no round from this month on.
 
     Attributes:
-        forget: Whether its contribution is removed from all that the server keeps.
+        forget: Whether the server removes its contribution.
     """
 
     type: Literal["leaves"]
@@ -67,7 +67,7 @@ class Departure(Event):
 
 
 class Absence(Event):
-    """A robot takes part in no round of this month alone."""
+    """A robot misses the round of this month."""
 
     type: Literal["is_away"]
 
@@ -78,9 +78,9 @@ class Stay:
 
     Attributes:
         robot: Its name.
-        arrivals: Numbers of the events whose episodes it has.
+        arrivals: Numbers of the events that bring its episodes.
         rounds: Rounds in which it takes part.
-        forgotten: Month from which on its contribution is removed; None if it is not.
+        forgotten: Month from which its contribution is removed; None if it is not.
         times: Factor of its epochs in a round.
         bytes: Largest number of bytes that it uploads in a round; None for any.
     """
@@ -97,17 +97,17 @@ Control = Literal["joint", "last_month", "alone", "sequential", "without"]
 
 
 class Life(Value):
-    """Who takes part in a fleet when. A month is a round, and `training.epochs` are its epochs.
+    """Arrivals, absences and departures. A month is a round of `training.epochs` epochs.
 
     Attributes:
         months: Number of months.
         events: Events in the order of months.
         control: Another life with the same data, for comparison. "joint": one robot has all
-            episodes but those to be forgotten, and trains for the epochs of all months at once.
-            "last_month": the last month alone, from initial weights. "alone": each robot
-            trains for the epochs of its months, and nothing is merged; those to be forgotten are
-            left out. "sequential": in each month, one policy trains on the episodes that are new.
-            "without": robots that are to be forgotten never take part. None for this life.
+            episodes except forgotten robots', and trains for the epochs of all months at once.
+            "last_month": the last month alone, from initial weights. "alone": each robot trains for
+            the epochs of its months without merging; forgotten robots are left out. "sequential":
+            in each month, one policy trains on the new episodes. "without": forgotten robots never
+            take part. None for this life.
     """
 
     months: Count
@@ -182,7 +182,7 @@ class Life(Value):
         return tuple(Stay(f"month {k}", every, (k,)) for k, every in sorted(begun.items()))
 
     def kept_tasks(self) -> list[str]:
-        """Returns the tasks of robots that are not to be forgotten, whatever the control."""
+        """Returns the tasks of robots that are never forgotten, for any control."""
         kept = (e.task for n, e in self.arrivals() if self._stay(n, e).forgotten is None)
         return sorted(set(kept))
 
@@ -259,7 +259,7 @@ def _fits(arrival: Arrival, episode: StoredEpisode) -> bool:
 
 
 def _lacking(arrival: Arrival, samples: Samples, count: int) -> str:
-    """Returns what the datasets lack for an arrival."""
+    """Returns the reason why the datasets lack episodes for an arrival."""
     of_task = [each for each in samples.episodes if each.task == arrival.task]
     if not of_task:
         tasks = {each.task for each in samples.episodes}

@@ -1,4 +1,4 @@
-"""What a life was, beside its rounds: who arrived when, who is forgotten, and policies at home."""
+"""Report of a life beside its rounds: stays, forgotten robots, and policies at home."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,16 +20,17 @@ from fleet_tools.utils.statistics import auc
 def life_report(
     writer: FleetWriter, progress: FleetProgress, measure_success: SuccessMeasure
 ) -> dict[str, Any]:
-    """Returns what a report says of a life.
+    """Returns the report of a life.
 
     Returns:
         "kept_tasks": tasks of robots that are not forgotten. "stays": for each robot its name,
-        tasks and months. "uploaded_in_a_month": the most bytes of a robot. "kept_bytes": size of
-        all that the server holds at the end, besides the policy. "forgotten": for each forgotten
-        robot, its month, and the result of `told_apart` for the policy "before", "after" and at
-        the "end". With the control "without", these policies never knew the robot. "personal": for
-        each robot that is there at the end, the rollouts of its policy at home; empty for
-        ensembles.
+            tasks and months. "uploaded_in_a_month": the most bytes of a robot. "kept_bytes": bytes
+            stored on the server at the end, without the policy.
+        "forgotten": for each forgotten robot its month, and `told_apart` for the policy "before",
+            "after" and at the "end". With the control "without", these policies never knew the
+            robot.
+        "personal": rollouts of the policies at home, for each robot that stays to the end; empty
+            for ensembles.
     """
     plan, last = writer.plan, len(progress.rounds)
     assert plan.config.life is not None
@@ -73,10 +74,10 @@ def life_report(
 
 
 def personalize(plan: FleetPlan, robot: int, policy: Checkpoint) -> Checkpoint:
-    """Returns a policy whose last layer a robot fits to its own episodes, near the policy's.
+    """Returns a policy with a last layer fitted to a robot's own episodes, near the policy's.
 
-    What the robot does at home: nothing is sent. The fit is `head_refit`'s, with the weight
-    `personal_ridge` of the policy's last layer.
+    The robot computes it at home and sends nothing. It is `head_refit`'s fit; the policy's last
+    layer has the weight `personal_ridge`.
 
     Args:
         plan: The fleet.

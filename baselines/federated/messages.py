@@ -1,8 +1,8 @@
 """Messages between server and robots of a fleet, as typed values and as bytes.
 
-Beside these there are queries (`merging.queries.query`). An answer is refused if it holds a name,
-shape or dtype that the network's weights do not have, or a number that is not finite. So no
-observation or action can be sent by mistake.
+Queries (`merging.queries.query`) are the other messages. An answer is refused if a name, shape or
+dtype differs from the network's weights, or if a number is not finite. So no observation or action
+can be sent by mistake.
 """
 
 import math
@@ -31,7 +31,7 @@ from fleet_tools.config.values import STORED_IF_SET, NonNegative, Value
 
 
 class Assignment(Value):
-    """A robot's data, and how it trains on them: sent once, or with each message to a host.
+    """A robot's data and training: sent once, or with each message to a host.
 
     Attributes:
         robot: Number of the robot, from 0.
@@ -40,9 +40,8 @@ class Assignment(Value):
         content_digest: Hash of these episodes.
         blueprint: Blueprint of the policy.
         training: Configuration of training, with the robot's own seed.
-        initialization: Seed of the initial weights.
-        backbone: The policy whose weights are the initial ones, and what is trained of it; None for
-            random ones.
+        backbone: The policy of the initial weights, and its trained parameters; None for random
+            weights.
         backbone_digest: Hash of its file.
         moment_noise: Noise in answers about moments, see `LocalDataHolder`.
         lacks: Names of entries that the policy reads and that the robot does not have.
@@ -72,7 +71,7 @@ class Assignment(Value):
 
 @dataclass(frozen=True, eq=False)
 class TrainRequest:
-    """Request to train for some epochs, whose answer is a `LocalUpdate`.
+    """Request to train for some epochs, answered by a `LocalUpdate`.
 
     Attributes:
         round: Number of the round, from 1.
@@ -94,7 +93,7 @@ class ChangeRequest:
     Attributes:
         training: Request to train.
         reference: The reference; None for the weights with which training begins.
-        session: Number of this exchange, by which rounding and alignment are drawn.
+        session: Number of this request, which seeds rounding and alignment.
     """
 
     training: TrainRequest
@@ -104,11 +103,11 @@ class ChangeRequest:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What all results of a robot's training say.
+    """Fields of all results of a robot's training.
 
     Attributes:
         round: Number of the round.
-        steps: Number of steps that the robot learns from in each epoch.
+        steps: Number of steps of the robot's data in each epoch.
         loss: Mean loss over them in the last epoch.
     """
 
@@ -130,7 +129,7 @@ class LocalUpdate(Trained):
 
 @dataclass(frozen=True, eq=False)
 class Change(Trained):
-    """How a robot's policy differs from the reference.
+    """Difference of a robot's policy from the reference.
 
     Attributes:
         vector: The difference, shape (n,), float32.
@@ -171,8 +170,8 @@ def checked_update(
         limits: Bounds of the robot's answers.
 
     Raises:
-        MessageError: It is no update of this round, holds something else than weights of the
-            network, a number that is not finite, or more steps than the robot's data have.
+        MessageError: It is no update of this round. Or it has other entries than the network, a
+            number that is not finite, or more steps than the robot's data.
     """
     update = _of_kind(answer, LocalUpdate, round_number, limits)
     try:
@@ -190,7 +189,7 @@ def checked_change(
     bits: int | None,
     limits: Limits = NO_LIMITS,
 ) -> Change:
-    """Returns how a robot's policy differs from the reference.
+    """Returns the difference of a robot's policy from the reference.
 
     Args:
         answer: The robot's answer.
@@ -200,8 +199,8 @@ def checked_change(
         limits: Bounds of the robot's answers.
 
     Raises:
-        MessageError: It is no change of this round and size, holds a number that is not finite, or
-            more steps than the robot's data have.
+        MessageError: It is no change of this round and size, has a number that is not finite, or
+            more steps than the robot's data.
     """
     if bits is None:
         change = _of_kind(answer, Change, round_number, limits)

@@ -19,18 +19,18 @@ from fleet_tools.storage.tensor_files import read_checked, write_checked
 _KEY, _REFERENCE, _TERMS = "fleet_tools_streaming_round", "reference/", "terms"
 
 EXCHANGES = 1000
-"""Number that no number of exchanges of a round reaches: exchange k of round n is 1000 n + k."""
+"""More than the passes of any round: pass k of round n has the number 1000 n + k."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partial:
-    """An exchange in progress.
+    """A pass of a streaming round, in progress.
 
     Attributes:
         session: Its number, see `messages.ChangeRequest`.
         reference: Its reference.
         total: Sum of the answers so far.
-        robots: What was exchanged with each robot in the round so far, by robot number.
+        robots: Traffic of each robot in the round so far, by robot number.
         waiting: Numbers of the robots that have not answered.
     """
 
@@ -42,7 +42,7 @@ class Partial:
 
 
 class RoundStore(Protocol):
-    """Keeps what robots answered in a round, so that a resumed round need not ask again."""
+    """Stores robots' answers of a round, so that a resumed round need not ask again."""
 
     def replies(self, round_number: int) -> Mapping[int, LocalUpdate]:
         """Returns the valid replies to a round that are stored, by robot."""
@@ -80,7 +80,7 @@ class NoStore:
 
 
 def store(path: Path, partial: Partial) -> None:
-    """Stores an exchange in progress.
+    """Stores a pass in progress.
 
     Raises:
         OSError: The disk is full or gone.
@@ -98,12 +98,12 @@ def store(path: Path, partial: Partial) -> None:
 
 
 def is_possible(partial: Partial, size: int, participants: Sequence[int]) -> bool:
-    """Whether a fleet can have stored an exchange.
+    """Whether a fleet can have stored a pass.
 
     Args:
-        partial: The exchange.
+        partial: The pass.
         size: Number of entries of a change.
-        participants: Numbers of the robots that the round asks.
+        participants: Numbers of the robots in the round.
     """
     total = partial.total
     waiting, asked = set(partial.waiting), set(participants)
@@ -117,7 +117,7 @@ def is_possible(partial: Partial, size: int, participants: Sequence[int]) -> boo
 
 
 def load(path: Path) -> Partial | None:
-    """Returns a stored exchange; None if there is none, or if it is damaged."""
+    """Returns a stored pass; None if there is none, or if it is damaged."""
     if not path.exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The plan of a fleet: the robots' data, and what all robots have in common."""
+"""The plan of a fleet: the robots' data, and their common settings."""
 
 import itertools
 import math
@@ -95,12 +95,12 @@ class FleetPlan:
         """Partitions the episodes. Of the robots' datasets, only the manifests are read.
 
         Raises:
-            ConfigError: There are too few episodes, or too few kinds of them; or a group's arm has
-                no model or no data, or its robots lack what the policy needs.
-            EventError: There are too few episodes of a robot that arrives.
-            DatasetError, LayoutError, UnknownNameError: The datasets cannot be read, or not by
-                this policy; or a part of them has no step to imitate; or a group's arm or
-                observation does not exist.
+            ConfigError: There are too few episodes, or too few kinds of them. Or a group's arm has
+                no model or no data, or its robots lack entries of the policy.
+            EventError: There are too few episodes for a robot that arrives.
+            DatasetError, LayoutError: The datasets cannot be read, or not by this policy; or a part
+                of them has no step to imitate.
+            UnknownNameError: A group's arm or observation does not exist.
         """
         samples = Samples(config.data, observations=config.policy.reads or None)
         _require_arms(config, samples)
@@ -172,7 +172,7 @@ class FleetPlan:
 
     @property
     def seed(self) -> int:
-        """Seed from which everything is drawn."""
+        """Seed of all random numbers."""
         return self.config.training.seed
 
     @property
@@ -181,9 +181,9 @@ class FleetPlan:
         return tuple(client.assignment for client in self.clients)
 
     def limits(self, robot: int) -> Limits:
-        """Returns what a robot's answers can honestly be.
+        """Returns the bounds of a robot's honest answers.
 
-        The manifests, or the reports of nodes, say how many steps its episodes have.
+        Manifests, or the reports of nodes, give the number of steps of its episodes.
         """
         uploads = self.config.uploads
         return Limits(
@@ -202,7 +202,7 @@ class FleetPlan:
 
     @cached_property
     def server_trajectories(self) -> Trajectories:
-        """What the server has as tensors."""
+        """The server's episodes as tensors."""
         if self.server is self.held_out:
             return self.held_out_trajectories
         return Trajectories(self.server, self.blueprint)
@@ -230,7 +230,7 @@ class FleetPlan:
 
     @cached_property
     def has_statistics(self) -> bool:
-        """Whether policies have BatchNorms, whose statistics an average measures again."""
+        """Whether policies have BatchNorms, which need new statistics after an average."""
         return any(map(keeps_statistics, self.blueprint.create_empty().modules()))
 
     @cached_property
@@ -243,9 +243,9 @@ class FleetPlan:
         return validate(self.blueprint, self.held_out_trajectories, self.config.training, weights)
 
     def sizes_of(self, weights: Tensors) -> Sizes:
-        """Returns sizes of a robot's weights, by which robots are compared; see `outlier`.
+        """Returns sizes of a robot's weights, for the comparison of robots; see `outlier`.
 
-        Losses, and what layers read, are measured on one batch of the server's episodes.
+        Losses and inputs of layers are measured on one batch of the server's episodes.
         """
         holder = self.shared_data_holder
         query = LossQuery(weights, 0, gradient=False)
@@ -264,7 +264,7 @@ class FleetPlan:
         return largest | read | {"error on held-out steps": _root(loss)}
 
     def first_base(self) -> Tensors | None:
-        """Returns the weights from which all robots begin; None if each has its own."""
+        """Returns the common initial weights of all robots; None if each has its own."""
         if self.config.initialization == "own":
             return None
         return first_weights(self.assignments[0])
@@ -280,13 +280,13 @@ class FleetPlan:
         return sorted(generator.choice(robots, min(robots, count), replace=False).tolist())
 
     def wanted(self, round_number: int) -> int:
-        """Returns the number of robots whose answers a round waits for, at least one."""
+        """Returns the number of answers for which a round waits, at least one."""
         if self.config.life is not None:
             return max(1, len(self.participants(round_number)))
         return max(1, round(self.config.participation * len(self.clients)))
 
     def epochs(self, robot: int, round_number: int) -> tuple[int, int]:
-        """Returns how many epochs a robot has trained before a round, and how many it then does.
+        """Returns a robot's numbers of epochs before a round, and in it.
 
         With `equal_steps`, these are its own. In a life, each month begins anew.
         """
@@ -302,12 +302,12 @@ class FleetPlan:
         return math.inf if stay is None or stay.bytes is None else stay.bytes
 
     def forgotten(self, round_number: int) -> set[int]:
-        """Returns the robots whose contributions are removed before a round is merged."""
+        """Returns the robots to forget before a round is merged."""
         leavers = ((k, each.stay.forgotten) for k, each in enumerate(self.clients) if each.stay)
         return {robot for robot, month in leavers if month is not None and month <= round_number}
 
     def merge_seed(self, round_number: int) -> int:
-        """Returns the seed from which a round's merge draws."""
+        """Returns the seed of a round's merge."""
         return derive_seed(self.seed, _MERGE, round_number)
 
     @property
@@ -330,7 +330,7 @@ def _root(square: float) -> float:
 
 
 def server_samples(config: FleetConfig, uploads: Sequence[str | Path]) -> Samples:
-    """Returns what the server of a fleet has, with what robots have uploaded.
+    """Returns the server's samples: its own, and the uploads of robots.
 
     Args:
         config: Configuration of the fleet.
@@ -363,7 +363,7 @@ def _require_arms(config: FleetConfig, samples: Samples) -> None:
 
 
 def _some(episodes: list[int], samples: Samples, config: FleetConfig) -> list[int]:
-    """Returns the episodes that robots have, ascending; of each arm in proportion to its robots."""
+    """Returns the episodes of robots, ascending; of each arm in proportion to its robots."""
     counts = list(config.arms.values()) or [config.robots]
     pools = [
         [index for index in episodes if samples.episodes[index].header.robot == arm]
@@ -387,7 +387,7 @@ def _some(episodes: list[int], samples: Samples, config: FleetConfig) -> list[in
 
 
 def _parts(kinds: Sequence[str], arms: Sequence[str], config: FleetConfig) -> list[list[int]]:
-    """Returns the numbers of each robot's episodes, see `partition`; of its own arm if it has one.
+    """Returns the numbers of each robot's episodes, see `partition`; of its own arm if given.
 
     Args:
         kinds: Kind of each episode.
@@ -419,8 +419,8 @@ def _lacks(config: FleetConfig, samples: Samples, blueprint: Blueprint) -> list[
         if needed := [name for name in absent if name not in blueprint.optional]:
             raise ConfigError(
                 f"A group of robots with the arm {group.robot} lacks {', '.join(needed)}, which "
-                f"the policy reads; it has {', '.join(has)}. Name what robots may lack in `policy: "
-                "{optional: [...]}`, or what the policy reads in `policy: {reads: [...]}`."
+                f"the policy reads; it has {', '.join(has)}. Name the missing ones in `policy: "
+                "{optional: [...]}`, or the entries to read in `policy: {reads: [...]}`."
             )
         if set(sights := entries_of_sight(blueprint.observation)) <= set(absent):
             raise ConfigError(
@@ -432,7 +432,7 @@ def _lacks(config: FleetConfig, samples: Samples, blueprint: Blueprint) -> list[
 
 
 def _require_every_task(config: FleetConfig, samples: Samples, server: Samples) -> None:
-    """Checks that the server knows what some task lacks, which `task_hidden` hides."""
+    """Checks that the server has all tasks, and so knows the entries to hide, see `task_hidden`."""
     every, known = ({episode.task for episode in each.episodes} for each in (samples, server))
     if config.policy.task_hidden and not every <= known:
         raise ConfigError(
@@ -445,10 +445,9 @@ def _require_every_task(config: FleetConfig, samples: Samples, server: Samples) 
 def local_epochs(config: FleetConfig, own: Samples, learned: Samples) -> int:
     """Returns the number of epochs for which a robot trains in each round.
 
-    With `equal_steps`, it is the least number of whole epochs in which the robot takes no fewer
-    gradient steps than one that learns from the episodes of all. A policy without memory has a
-    batch for every `batch_size` steps to imitate, one with memory for about as many steps of
-    episodes.
+    With `equal_steps`, it is the least number of whole epochs with at least the gradient steps of a
+    robot that has all episodes. A batch has `batch_size` steps to imitate; with memory, whole
+    episodes of about as many steps.
 
     Args:
         config: Configuration of the fleet.
@@ -505,7 +504,7 @@ def episode_kind(episode: StoredEpisode, by: str) -> str:
 
     Args:
         episode: The episode.
-        by: What distinguishes kinds, see `PartitionConfig.by`.
+        by: Property that distinguishes kinds, see `PartitionConfig.by`.
     """
     record = episode.record
     parts = {
@@ -534,6 +533,6 @@ def data_bytes(samples: Samples, blueprint: Blueprint) -> int:
 
 
 def step_bytes(blueprint: Blueprint) -> int:
-    """Returns this size of one step."""
+    """Returns the uncompressed size of one step."""
     arrays = [*blueprint.observation.values(), blueprint.action]
     return sum(int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize for each in arrays)

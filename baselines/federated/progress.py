@@ -1,4 +1,4 @@
-"""Progress of a fleet, summaries of its rounds, and whether a stored one can be its own."""
+"""Progress of a fleet, summaries of its rounds, and checks of stored progress."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -23,11 +23,11 @@ class Tally(Value):
 
     Attributes:
         asked: Robots that were asked.
-        merged: Robots whose changes were merged.
-        failed: Robots that were lost, or whose answers were invalid.
+        merged: Robots with merged changes.
+        failed: Robots that were lost, or sent invalid answers.
         not_awaited: Robots that had not answered when the round closed.
-        came_late: Answers that came, meanwhile, from robots of former rounds.
-        steps: Number of steps that the merged robots learned from.
+        came_late: Late answers that came from robots of former rounds.
+        steps: Number of steps in the data of the merged robots.
         loss: Mean of their losses.
         messages: Number of messages to robots.
         downloaded_bytes, uploaded_bytes: Size of messages and answers.
@@ -57,9 +57,9 @@ class RoundSummary(Value):
         moved_fraction: Fraction of the units that alignment moved; None if its permutations are
             soft.
         rollouts: Successes of the merged policy by task; None if it was not evaluated.
-        seconds: Wall time of the round, since it was last begun.
-        tally: Numbers of the participants of a streaming round, whose summaries have a file of
-            their own; None of another round.
+        seconds: Wall time of the round, since its last start.
+        tally: Numbers of the participants of a streaming round; their summaries have their own
+            file. None for other rounds.
     """
 
     round: int
@@ -91,7 +91,7 @@ class FleetProgress:
 
     @property
     def robot_steps(self) -> dict[int, int]:
-        """Numbers of steps that the robots of `robot_weights` learned from in the last round."""
+        """Numbers of steps in the data of the robots of `robot_weights`, in the last round."""
         steps = {each.robot: each.steps or 0 for each in self.rounds[-1].robots}
         return {robot: steps[robot] for robot in self.robot_weights}
 
@@ -161,7 +161,7 @@ def round_point(summary: RoundSummary) -> Point:
 
 
 def defects(plan: FleetPlan, progress: FleetProgress) -> str:
-    """Says in what a stored progress contradicts its fleet or itself.
+    """Returns contradictions of a stored progress with its fleet or itself.
 
     Args:
         plan: The fleet.
@@ -195,7 +195,7 @@ def _of_rounds(plan: FleetPlan, rounds: tuple[RoundSummary, ...]) -> Iterator[st
 
 
 def _are_participants(plan: FleetPlan, number: int, summary: RoundSummary) -> bool:
-    """Whether a summary speaks of the robots that a round asked, and of what they can have done."""
+    """Whether a summary lists the robots of a round, with possible numbers."""
     participants = plan.participants(number)
     if plan.config.streaming is not None:
         tally = summary.tally
@@ -255,7 +255,7 @@ def _of_tensors(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
 def _of_server(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
     server, steps = plan.config.server, len(progress.rounds)
     if plan.config.initialization == "own":
-        steps -= 1  # in the first round, there are no weights from which it could step
+        steps -= 1  # in the first round, there are no weights before the step
     names = state_names(server) if server is not None and steps > 0 else ()
     if set(progress.server_state) != set(names):
         yield f"it holds {list(progress.server_state)} of the server, not {list(names)}"

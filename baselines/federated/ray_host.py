@@ -13,14 +13,14 @@ from fleet_tools.parallel.backend import Death, Outcome
 from fleet_tools.parallel.workers import START_LIMIT_S
 
 Place = str | None
-"""A resource of Ray that machines have; None where any machine will do."""
+"""A Ray resource of machines; None where any machine will do."""
 
 _SHARE = 0.001
 """Amount of the resource of a place that a host reserves: any number of hosts may share it."""
 
 
 class RayHost(ray_workers.RayActor):
-    """The server's view of a host. It is free, or asked for its location or for an answer.
+    """The server's view of a host: free, or asked for its location or for an answer.
 
     Args:
         place: The Ray resource of the machines where it may run; None for all machines.
@@ -29,9 +29,9 @@ class RayHost(ray_workers.RayActor):
     Attributes:
         place: Its place.
         free_since: When it became free, s.
-        deadline: When what it was asked for has to be there, s.
+        deadline: Time at which its answer is due, s.
         robot: The robot that it serves; None while it serves none.
-        exchange: To which the robot's message belongs.
+        exchange: The exchange of the robot's message.
         ended: Whether it was ended although it served a robot.
     """
 
@@ -51,11 +51,11 @@ class RayHost(ray_workers.RayActor):
 
     @property
     def free(self) -> bool:
-        """Whether it may be asked for something."""
+        """Whether it can take a request."""
         return self.reference is None
 
     def ask_location(self) -> None:
-        """Asks where it runs, which it answers once it has started."""
+        """Asks for its machine, which it answers once it has started."""
         self._ask(START_LIMIT_S, "location")
 
     def serve(
@@ -65,7 +65,7 @@ class RayHost(ray_workers.RayActor):
 
         Args:
             robot: Number of the robot.
-            exchange: To which the message belongs.
+            exchange: The exchange of the message.
             assignment: The robot's assignment as JSON.
             message: The message, or Ray's reference to it.
             limit_s: Time limit of the answer.
@@ -74,7 +74,7 @@ class RayHost(ray_workers.RayActor):
         self._ask(limit_s, "answer", assignment, message)
 
     def outcome(self) -> Outcome | None:
-        """See `RayActor`; it is asked again as long as there is time."""
+        """See `RayActor`; asks again as long as there is time."""
         if self.ended:
             return Death("it was ended")
         outcome = super().outcome()
@@ -121,14 +121,14 @@ class RobotHostActor:
 
 
 class Outbox:
-    """Robots whose messages wait, by their place, and by the host that has them open.
+    """Robots with waiting messages, by their place, and by the host that has them open.
 
-    A free host takes first a robot that it has open itself, then one that no host has, and one of
-    another host only if it is told to: opening a robot's data again takes longer than a short wait.
+    A free host first takes its own open robots, then robots without a host. It takes another host's
+    robot only on request, because reopening a robot's data takes longer than a short wait.
     """
 
     def __init__(self) -> None:
-        # Of each place, robots by their host; None for those that no host has.
+        # For each place, robots by their host; None for robots without one.
         self._queues: dict[Place, dict[Hashable | None, deque[int]]] = {}
 
     def put(self, robot: int, place: Place, host: Hashable | None = None) -> None:
@@ -154,7 +154,7 @@ class Outbox:
         return None
 
     def release(self, place: Place, host: Hashable) -> None:
-        """Lets any host take the robots of one that is gone."""
+        """Lets any host take the robots of a host that is gone."""
         queues = self._queues.get(place, {})
         if host in queues:
             queues.setdefault(None, deque()).extend(queues.pop(host))
@@ -173,7 +173,7 @@ class Outbox:
 
 
 _OF_RAY = ("CPU", "GPU", "TPU", "memory", "object_store_memory", "node:__internal_head__")
-"""Resources of Ray itself, which say nothing of where a machine is; `node:ADDRESS` does."""
+"""Ray's own resources, which do not locate a machine; `node:ADDRESS` does."""
 
 
 def place_cores() -> dict[str, int]:

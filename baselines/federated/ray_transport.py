@@ -1,4 +1,4 @@
-"""Robots in Ray actors, one for each core, of which each serves many robots in turn."""
+"""Robots in Ray actors, one for each core. Each actor serves many robots in turn."""
 
 import math
 import time
@@ -33,7 +33,7 @@ PATIENCE_S = 1.0
 """Time after which a host without work takes a robot that another one has open."""
 
 CHECK_S = 5.0
-"""Time without work after which a host is asked whether it still runs, before it gets a message."""
+"""Time without work after which a host must prove that it runs, before it gets a message."""
 
 _INLINE = 100_000  # bytes of a message up to which Ray sends it with the call
 
@@ -42,22 +42,21 @@ class RayTransport:
     """Robots served by hosts: Ray actors on the cluster to which this process is connected.
 
     Hosts start when there are messages for them. They reserve no core, and Ray spreads them over
-    the machines. A robot's messages go to the host that has its data open; one that has been
-    without work for `PATIENCE_S` takes over robots of others.
-
-    A host that dies or hangs loses the one robot that it serves, and is replaced; a robot that
+    the machines. A robot's messages go to the host that has its data open. A host without work for
+    `PATIENCE_S` takes over robots of others.
+    A host that dies or hangs loses the one robot that it serves, and is replaced. A robot that
     raises is lost alone. Where Ray does not reach a host for some time, the message is sent again:
-    an answer depends on the assignment and the message alone.
+    an answer depends only on the assignment and the message.
 
     Args:
         assignments: Assignments of the robots, by robot number.
-        at_once: Number of hosts, and so of robots that work at the same time; with places, at most
-            that many at each, and not more than its machines have cores.
+        at_once: Number of hosts, and so of robots that work at the same time. With places, it
+            limits each place, as do the cores of its machines.
         timeout_s: Time limit of an answer.
-        places: Names of Ray resources. Robot i is served only by machines that have the resource
-            i % n; without names, by all.
+        places: Names of Ray resources. Robot i is served only by machines with resource i % n;
+            without names, by all.
         memory: Of each host, see `RobotHost`.
-        report: Is told of lost robots and machines.
+        report: Called with a line on each lost robot or machine.
 
     Raises:
         UnknownNameError: No machine has the resource of a place.
@@ -177,7 +176,7 @@ class RayTransport:
                     yield robot, lost
 
     def _start_hosts(self, place: Place, wanted: int) -> str | None:
-        """Starts as many hosts as there is work for, and returns why there will be none."""
+        """Starts hosts for waiting work, and returns an error if none will start."""
         here = [host for host in self._hosts if host.place == place]
         if place is not None and self._limits[place] == 0:
             return f"no machine has its place {place!r}"
@@ -196,7 +195,7 @@ class RayTransport:
         return None
 
     def _with_call(self, message: Message) -> Any:
-        """Returns a message as bytes, or a reference to them: what many are sent is stored once."""
+        """Returns a message as bytes, or a reference to them: a message to many is stored once."""
         import ray
 
         if self._stored is None or self._stored[0] is not message:
@@ -205,7 +204,7 @@ class RayTransport:
         return self._stored[1]
 
     def _ended(self, timeout_s: float, *, all_of_them: bool) -> list[RayHost]:
-        """Waits, and returns a host that is done, or all, and those that exceed their limit."""
+        """Waits, and returns a host that is done, or all, and the hosts that exceed their limit."""
         import ray
 
         self._liveness.require()
@@ -222,7 +221,7 @@ class RayTransport:
     def _settle(
         self, host: RayHost, present: "_Exchange | None"
     ) -> tuple[int, Answer | LostClient] | None:
-        """Takes what a host has done, and returns what the present exchange awaits of it."""
+        """Takes a host's result, and returns the part that the present exchange awaits."""
         robot, exchange = host.robot, host.exchange
         outcome = host.outcome()
         if outcome is None:
@@ -235,7 +234,7 @@ class RayTransport:
                 if host.location is None and well:
                     self._failed_starts[host.place].append(reason)
                 return None
-            if not well:  # the host may have died with a process of Ray, and not of this message
+            if not well:  # the host may have died with a process of Ray, not from this message
                 if present is not None and exchange is present:
                     present.outbox.put(robot, host.place)
                 return None
@@ -275,7 +274,7 @@ class RayTransport:
         self._measure_places()
 
     def _machine_loss(self, host: RayHost) -> str | None:
-        """Returns that the machine of a host is lost, if it is, and reports it once."""
+        """Returns a message if the machine of a host is lost, and reports it once."""
         import ray
 
         lost = {

@@ -1,18 +1,18 @@
-"""The folder of a fleet, stored so that little is lost when the process is killed.
+"""The folder of a fleet. A kill of the process loses little.
 
-    config.json             what the fleet depends on (`FleetRunSpec`)
-    state.safetensors       all that is needed to resume it (`progress.FleetProgress`)
+    config.json             the settings of the fleet (`FleetRunSpec`)
+    state.safetensors       the state to resume from (`progress.FleetProgress`)
     replies/N.safetensors   reply of robot N in the present round
-    exchange.safetensors    the present exchange of a streaming round (`partial`)
+    exchange.safetensors    the present pass of a streaming round (`partial`)
     answers/N.jsonl         a `round_messages.ClientSummary` for each robot in streaming round N
-    kept/N-M-KEY.safetensors  what robot N answered in month M of a life (`keeping`)
+    kept/N-M-KEY.safetensors  answer of robot N in month M of a life (`keeping`)
     months/M.safetensors    the policy after month M of a life
     rounds.jsonl            a line for each round (`progress.RoundSummary`)
     merged.safetensors      the policy after the last round (`policies.checkpoint`)
     robots/N.safetensors    the policy of robot N before the last merge; stored at the end
-    combined.safetensors    what the last method made of the robots' networks; likewise
+    combined.safetensors    the last method's result from the robots' networks; likewise
     scenes/POLICY/TASK      datasets of the episodes for distillation (`distillation`); likewise
-    distilled.safetensors   a policy that imitates that (`distillation`); likewise
+    distilled.safetensors   a policy that imitates the latter (`distillation`); likewise
     fine_tuned.safetensors  the merged policy, fine-tuned on the held-out episodes; likewise
     report.json             the report (`summary`); likewise
 
@@ -112,7 +112,7 @@ class FleetRunSpec(Document):
         )
 
     def essence(self) -> dict[str, object]:
-        """Returns what must not differ within one run, by its name in messages."""
+        """Returns the settings that must not change within one run, by their names in messages."""
         parts = self.model_dump(mode="json", exclude={"blueprint"})  # it follows from the rest
         config = parts.pop("config")
         training = {f"training.{name}": value for name, value in config.pop("training").items()}
@@ -163,7 +163,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         return progress
 
     def save(self, progress: FleetProgress) -> None:
-        """Stores the progress after a round, and what follows from it.
+        """Stores the progress after a round, and the files that follow from it.
 
         Raises:
             OSError: The disk is full or gone; the progress before is still stored.
@@ -180,7 +180,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         self._save_rest(progress)
 
     def finish(self, progress: FleetProgress) -> None:
-        """Stores robots' policies, and what a kill after the last round may have prevented.
+        """Stores robots' policies, and files that a kill after the last round left out.
 
         Args:
             progress: The progress after the last round.
@@ -195,8 +195,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
     def replies(self, round_number: int) -> dict[int, LocalUpdate]:
         """Returns the stored replies to a round, by robot number.
 
-        Damaged ones are not returned, nor those to an earlier round, which a kill after its end may
-        have left.
+        Damaged replies are left out, and replies to an earlier round, which a kill may have left.
         """
         replies = {}
         for path in (self.folder / REPLIES).glob("[0-9]*.safetensors"):
@@ -214,7 +213,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         store_reply(self.folder / REPLIES / f"{robot}.safetensors", reply)
 
     def partial(self) -> Partial | None:
-        """Returns the exchange of a streaming round that was in progress; None if there is none."""
+        """Returns the unfinished pass of a streaming round; None if there is none."""
         found = load(self.folder / EXCHANGE)
         if found is None:
             return None
@@ -229,7 +228,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         return replace(found, reference=reference)
 
     def save_partial(self, partial: Partial) -> None:
-        """Stores an exchange in progress.
+        """Stores a pass in progress.
 
         Raises:
             OSError: The disk is full or gone.
@@ -237,7 +236,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         store(self.folder / EXCHANGE, partial)
 
     def save_answers(self, round_number: int, robots: Iterable[ClientSummary]) -> None:
-        """Stores what was exchanged with each robot in a streaming round, a line for each.
+        """Stores the traffic of each robot in a streaming round, a line for each.
 
         Raises:
             OSError: The disk is full or gone.

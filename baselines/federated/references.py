@@ -1,4 +1,4 @@
-"""Fleets with which another one is compared: what could explain its result without merging."""
+"""Control runs for a fleet."""
 
 from typing import Any
 
@@ -17,27 +17,26 @@ from fleet_tools.errors import ConfigError, UnknownNameError
 
 
 def reference(config: FleetConfig, name: str) -> FleetConfig:
-    """Returns a fleet with which another one is compared; most train for as many epochs.
+    """Returns a control run for a fleet; most train for as many epochs.
 
     Args:
-        config: The other fleet.
-        name: "joint": one robot has all episodes. "joint_all_steps": likewise, and it trains for
-            as many times more epochs as the fleet has robots: for as many steps as they take
-            together with `equal_steps`. "joint_wide": one robot likewise, and its network is the
-            widest one that has no more parameters than all robots' together, see `widened`.
-            "joint_ensemble": as many robots as the fleet has all have all episodes, each its own
-            initial weights and order of batches, and the policy averages their actions.
-            "single": robots never merge, and their own policies, `robots/N.safetensors`, are the
-            result. "task_specific": likewise, and each robot has all episodes of a task.
-            "task_specific_equal_steps": likewise, and each trains for no fewer gradient steps than
-            joint training, in as many more epochs, along which the schedule of its learning rate
-            is stretched (`FleetConfig.equal_steps`). Of a fleet with a life there are "joint",
+        config: The fleet.
+        name: "joint": one robot has all episodes. "joint_all_steps": likewise, with as many times
+            more epochs as the fleet has robots. These are their total steps with `equal_steps`.
+            "joint_wide": likewise, with the widest network that has no more parameters than all
+            robots' together, see `widened`. "joint_ensemble": as many robots as in the fleet have
+            all episodes, each with its own initial weights and order of batches. The policy
+            averages their actions. "single": robots never merge; the results are their policies,
+            `robots/N.safetensors`. "task_specific": likewise, and each robot has all episodes of a
+            task. "task_specific_equal_steps": likewise, and each trains for at least the gradient
+            steps of joint training. The schedule of its learning rate is stretched over the
+            additional epochs (`FleetConfig.equal_steps`). A fleet with a life has "joint",
             "single", "last_month" and "sequential", see `Life.control`.
 
     Raises:
         UnknownNameError: There is no such reference.
         DatasetError: A dataset cannot be read.
-        ConfigError: The policy has no width, see `widened`; or only other fleets have it.
+        ConfigError: The policy has no width, see `widened`; or the reference is for other fleets.
     """
     if name not in REFERENCES:
         raise UnknownNameError("reference", name, REFERENCES)
@@ -57,7 +56,7 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
 
 
 def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
-    # Who has all data also scales inputs by them, whatever the fleet's server has.
+    # A control with all data scales inputs by them, regardless of the fleet's server.
     seen = {"public": (), "server_blind": False}
     pooled = bool(config.groups)
     joint = {"robots": 1, "split": PartitionConfig(pooled=pooled), **seen}
@@ -111,7 +110,7 @@ def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
 
 
 def widened(policy: PolicyConfig, layout: Layout, action: ArraySpec, times: int) -> PolicyConfig:
-    """Returns a policy with the parameters of several, by the width of its body alone.
+    """Returns a policy with the parameters of several, by a wider body.
 
     Args:
         policy: Configuration of one policy.
@@ -120,11 +119,11 @@ def widened(policy: PolicyConfig, layout: Layout, action: ArraySpec, times: int)
         times: Number of policies.
 
     Returns:
-        The widest one that has no more parameters than all of them together, counted on the
-        network; layers, encoders, and the heads and the feedforward part of a transformer stay.
+        The widest one that has no more parameters than all of them together. Layers, encoders, and
+        the heads and the feedforward part of a transformer stay.
 
     Raises:
-        ConfigError: Its body has no width that counts, or would be wider than a body may be.
+        ConfigError: Its body has no width, or would exceed the largest width.
         LayoutError, UnknownNameError: The policy cannot read these observations.
     """
     width = getattr(policy.body, "width", None)

@@ -41,7 +41,7 @@ from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
 
 MAX_EPOCHS = 10**6
-"""Largest number of epochs of a request, which nobody could wait for."""
+"""Largest number of epochs of a request."""
 
 
 class FleetClient:
@@ -50,8 +50,8 @@ class FleetClient:
     It computes in one thread, so that its bits do not depend on where it runs.
 
     Args:
-        assignment: Its data, which are opened with the first message, and how it trains.
-        samples: Opens datasets, see `open_samples`; robots that share one share what it caches.
+        assignment: Its data and training. The first message opens the data.
+        samples: Opens datasets, see `open_samples`; robots with the same function share its cache.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class FleetClient:
 
         Raises:
             MessageError: The message is neither, or is about another network.
-            DatasetError: The data are missing, or are not the assigned ones.
+            DatasetError: The data are missing, or differ from the assignment.
             DivergedError: A loss, a gradient or weights are not finite.
         """
         torch.set_num_threads(1)
@@ -95,13 +95,13 @@ class FleetClient:
             update = self._last[1]
         else:
             update = self._trained(asked, weights)
-        # It may be asked again with another reference; training again would give the same bits.
+        # A request with another reference may follow; new training would give the same bits.
         again = config.asks_again and asked.weights is None
         self._last = (key, update) if again else None
         return change(self._assignment, request, reference, update, self._data_holder)
 
     def _first_weights(self, given: Tensors | None) -> Tensors:
-        """Returns given weights, or else the first ones."""
+        """Returns given weights, or else the initial ones."""
         assignment = self._assignment
         if given is None:
             return first_weights(assignment)
@@ -152,7 +152,7 @@ class FleetClient:
 
 
 def first_weights(assignment: Assignment) -> Tensors:
-    """Returns the weights with which a robot begins: its backbone's, or random ones.
+    """Returns the initial weights of a robot: its backbone's, or random ones.
 
     Raises:
         CheckpointError, DatasetError: See `BackboneConfig.load`.
@@ -188,8 +188,7 @@ def local_data_holder(
 ) -> LocalDataHolder:
     """Returns a data holder that answers queries about policies on some trajectories.
 
-    The loss is as in training: the mean over all steps, or over one batch's, which the
-    seed draws.
+    The loss is as in training: the mean over all steps, or over one batch that the seed draws.
 
     Args:
         blueprint: Blueprint of the policies.
@@ -211,7 +210,7 @@ def local_data_holder(
     head = blueprint.config.head
 
     def batches() -> Iterator[LabelledBatch]:
-        # Episodes one by one, which are then not padded.
+        # Single episodes need no padding.
         rows = _ROWS if isinstance(head, LinearHeadConfig) else _ROWS // DRAWS
         order = trajectories.order(1 if trajectories.with_memory else rows, None)
         for number, items in enumerate(order):
@@ -228,20 +227,20 @@ def local_data_holder(
 def _states(
     blueprint: Blueprint, trajectories: Trajectories, model: Tensors | None
 ) -> list[torch.Tensor]:
-    """Returns the states of each episode as a policy's body reads them, (steps, n).
+    """Returns the states of each episode, as inputs of a policy's body, (steps, n).
 
     Args:
         blueprint: Blueprint of the policies.
         trajectories: The episodes.
-        model: Weights of the policy whose encoders compute features; None without encoders.
+        model: Weights of the policy that encodes features; None without encoders.
 
     Raises:
-        MessageError: The one is given without the other.
+        MessageError: The model is missing, or is given without encoders.
     """
     if bool(blueprint.config.encoders) != (model is not None):
         raise MessageError(
-            "Gaussians are asked of features of a model that has encoders, and of the states of "
-            "one that has none."
+            "A query for Gaussians needs a model if policies have encoders, and must not have one "
+            "otherwise."
         )
     network: Any = blueprint.create().eval()
     read = network.scaled_state

@@ -13,7 +13,7 @@ from fleet_tools.config.values import Count, CountOrZero, Number, Positive, Valu
 from fleet_tools.errors import ConfigError
 
 LATE = "it had not answered when the round closed"
-"""Why a robot is left out for whose answer the round did not wait."""
+"""Why a robot is left out after the round closed."""
 
 _REASONS_SHOWN = 3
 
@@ -21,14 +21,14 @@ _REASONS_SHOWN = 3
 class ClosingConfig(Value):
     """When a round closes. By default, it waits for all robots that take part.
 
-    Answers that come later are counted, and not merged.
+    Later answers are counted, and not merged.
 
     Attributes:
-        over_sampling: Number of robots that are asked for each one that is wanted; the round closes
-            when as many as are wanted have answered.
+        over_sampling: Number of requests for each wanted robot. The round closes when the wanted
+            number of robots has answered.
         deadline: Time after which the round closes in any case, s; None for none.
-        quorum: Fraction of the wanted robots without whose answers a round is not merged: the fleet
-            then ends, and the same command asks again.
+        quorum: Fraction of the wanted robots that must answer. Otherwise the fleet ends without a
+            merge, and the same command asks again.
     """
 
     over_sampling: Annotated[Number, pydantic.Field(ge=1)] = 1.0
@@ -47,18 +47,18 @@ class ClosingConfig(Value):
         Args:
             number: Number of the round.
             answered: Number of robots that answered.
-            wanted: Number of robots that were wanted.
-            reasons: Why robots were left out, by robot number; None of those that were not.
+            wanted: Number of wanted robots.
+            reasons: Why robots were left out, by robot number; None for the others.
 
         Raises:
-            TrainingError: Too few did.
+            TrainingError: Too few answered.
         """
         needed = max(1, math.ceil(self.quorum * wanted))
         if answered < needed:
             raise TrainingError(
                 f"In round {number}, {answered} of {wanted} robots answered before it closed, and "
                 f"its quorum is {needed}. The same command asks again. A longer `deadline` or a "
-                "smaller `quorum` of `closing` makes another fleet, with a folder of its own."
+                "smaller `quorum` of `closing` makes another fleet, with its own folder."
                 + "".join(f" Robot {robot}: {reason}." for robot, reason in _first(reasons or {}))
             )
 
@@ -80,13 +80,13 @@ class StreamingConfig(Value):
     """Robots align at home with the round's reference, and send the difference from it.
 
     Attributes:
-        passes: Number of times that robots align in the first round, if each has initial weights of
-            its own: first with the policy of one robot, then with the mean of the pass before.
+        passes: Number of alignments in the first round, if initial weights differ: first with the
+            policy of one robot, then with the mean of the pass before.
         bits: Number of bits of each number in an answer, rounded at random without bias; None for
             float32.
-        robust: Rule of `merging.robust` that takes the place of the mean, such as
-            "coordinate_median"; the server then keeps all changes of a round. None for the mean.
-        byzantine: Largest number of robots that may send anything, for the rule.
+        robust: Rule of `merging.robust` in place of the mean, such as "coordinate_median"; the
+            server then keeps all changes of a round. None for the mean.
+        byzantine: Largest number of robots that may send arbitrary changes, for the rule.
     """
 
     passes: Annotated[Count, pydantic.Field(lt=1000)] = 1
@@ -112,7 +112,7 @@ def require_streamable(
         initialization: Its initial weights, "own" or "common".
 
     Raises:
-        ConfigError, UnknownChoiceError: It cannot, or there is no such robust rule.
+        ConfigError, UnknownChoiceError: It cannot, or the robust rule does not exist.
     """
     if method not in STREAMED_METHODS:
         raise ConfigError(
@@ -135,16 +135,16 @@ def require_streamable(
 
 
 class ServerConfig(Value):
-    """Optimizer of the server, for which each merge is a step; see `server_optimizer`.
+    """Optimizer of the server, which takes a step towards each merge; see `server_optimizer`.
 
     Attributes:
         optimizer: "momentum" (FedAvgM), or "adam", "yogi" and "adagrad" (FedOpt).
         learning_rate: Factor of each step. With "momentum" of 0, a factor of 1 takes the merge as
             it is.
-        momentum: Fraction of the step before that is taken again.
-        second_momentum: Fraction of the variance before that is kept, of "adam" and "yogi".
-        smallest_step: Number that is added to square roots of variances; the change of a weight
-            below which a step is smaller than the learning rate.
+        momentum: Fraction of the last step that is added.
+        second_momentum: Fraction of the last variance that is kept, with "adam" and "yogi".
+        smallest_step: Number added to square roots of variances. If a weight changes by less, its
+            step is smaller than the learning rate.
     """
 
     optimizer: Literal["momentum", "adam", "yogi", "adagrad"] = "momentum"

@@ -1,8 +1,8 @@
-"""Messages to robots and their answers in one round, and what was exchanged with each robot.
+"""Messages to robots and their answers in one round, and the traffic of each robot.
 
-All that a round sends passes `RoundMessages.ask`: requests to train or for changes, and queries of
-a merge. Where a fleet says how answers are made small, the server takes what arrives of them, and
-counts its bytes; between processes of a simulation they travel as they are.
+`RoundMessages.ask` sends all messages of a round: requests to train or for changes, and queries of
+a merge. With compressed answers, the server takes the decoded ones and counts the compressed
+bytes. Processes of a simulation pass them as they are.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ from fleet_tools.baselines.federated.transport import LostClient, Transport
 from fleet_tools.config.values import Value
 
 LATE = "it had not answered when the round closed"
-"""Why a robot is left out for whose answer the round did not wait."""
+"""Why a robot is left out after the round closed."""
 
 
 class ClientSummary(Value):
-    """What was exchanged with a robot in a round.
+    """Traffic of a robot in a round.
 
     Attributes:
         robot: Number of the robot.
-        steps: Number of steps that it learned from; None if it was lost before it replied.
+        steps: Number of steps of its data; None if it was lost before it replied.
         loss: Mean loss over them; None likewise.
         left_out: Why it was left out of the merge; None if it was merged.
-        messages: Number of messages that it was sent.
+        messages: Number of messages to it.
         downloaded_bytes, uploaded_bytes: Size of the messages.
     """
 
@@ -60,15 +60,15 @@ class RoundMessages:
 
     Args:
         transport: Transport to the robots.
-        robots: What was exchanged in the round before it was interrupted.
-        uploads: How answers are made small; None sends them as they are.
-        most_bytes: most_bytes(robot): bytes that a robot may upload in the round; it does not
-            send an answer that has more.
+        robots: Traffic of the round before it was interrupted, by robot number.
+        uploads: Compression of answers; None sends them as they are.
+        most_bytes: most_bytes(robot): bytes that a robot may upload in the round; it does not send
+            larger answers.
         known: Weights that robots and server share before; None if they share none.
 
     Attributes:
         transport: As given.
-        robots: What was exchanged with each robot so far, by robot number.
+        robots: Traffic of each robot so far, by robot number.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class RoundMessages:
         left_out: str | None = None,
         received: int | None = None,
     ) -> None:
-        """Adds a message and its answer to what was exchanged with a robot.
+        """Adds a message and its answer to the traffic of a robot.
 
         Args:
             robot: Number of the robot.
@@ -162,7 +162,7 @@ class RoundMessages:
         )
 
     def leave_out(self, robot: int, reason: str) -> None:
-        """Ends a robot, and says why."""
+        """Ends a robot, with a reason."""
         self.transport.end(robot)
         summary = self.robots.get(robot) or ClientSummary(robot=robot)
         self.robots[robot] = summary.model_copy(update={"left_out": reason})
@@ -176,7 +176,7 @@ class RoundMessages:
         return each.left_out if (each := self.robots.get(robot)) else None
 
     def traffic(self) -> Traffic:
-        """Returns what was exchanged with all robots so far."""
+        """Returns the traffic of all robots so far."""
         robots = self.robots.values()
         return Traffic(
             sum(each.messages for each in robots),
@@ -195,7 +195,7 @@ class RoundMessages:
         return answer, 0
 
     def _add(self, aggregator: Aggregator, robot: int, answer: Answer | LostClient) -> str | None:
-        """Lets the aggregator take an answer, and returns why it does not."""
+        """Lets the aggregator take an answer, and returns a reason if it does not."""
         if isinstance(answer, LostClient):
             return answer.reason
         try:
@@ -214,7 +214,7 @@ class RoundMessages:
 
 @dataclass(frozen=True, eq=False)
 class RobotDataHolder:
-    """A robot as a data holder that merging methods ask, all robots of a merge at once.
+    """A robot as a data holder of merging methods, asked together with the robots of a merge.
 
     Attributes:
         robot: Number of the robot.
@@ -269,7 +269,7 @@ class RobotGroup:
 
 
 class _Answers:
-    """Keeps answers; whoever asked checks them."""
+    """Keeps answers, which the caller checks."""
 
     def __init__(self) -> None:
         self.by_robot: dict[int, Any] = {}

@@ -1,8 +1,8 @@
 """One round of a fleet: robots train, their answers are aggregated, and the result is measured.
 
-Answers are kept and merged by a method of the registry, or, in a streaming fleet, robots align at
-home and the server adds up their changes as they come: it holds the reference and one sum, whatever
-the number of robots, unless a robust rule needs all changes.
+The server keeps answers and merges them by a method of the registry. In a streaming fleet, robots
+align at home, and the server adds up their changes. It then holds only the reference and one sum,
+for any number of robots, unless a robust rule needs all changes.
 """
 
 import math
@@ -59,11 +59,10 @@ class RoundResult:
         server_state: State of the server's optimizer.
         loss: Loss of the merged policy on the held-out episodes.
         moved_fraction: Fraction of the units that alignment moved, see
-            `PermutationGroup.moved_fraction`; None if its permutations are soft, or in a streaming
-            fleet.
-        robots: What was exchanged with each robot that was asked, by robot number.
+            `PermutationGroup.moved_fraction`; None for soft permutations or streaming fleets.
+        robots: Traffic of each robot that was asked, by robot number.
         robot_weights: Weights that were merged, by robot number; none in a streaming fleet.
-        came_late: Number of answers to former rounds that came meanwhile.
+        came_late: Number of late answers to former rounds.
     """
 
     number: int
@@ -92,9 +91,9 @@ def run_round(
         transport: Transport to its robots.
         number: Number of the round, from 1.
         weights: Merged weights of the round before; None in the first.
-        store: Keeps answers in case that the round is interrupted; None for nothing.
+        store: Stores answers, to resume an interrupted round; None stores nothing.
         server_state: State of the server's optimizer after the round before; None in the first.
-        own: Weights with which single robots begin instead, by robot number.
+        own: Initial weights of single robots in place of the common ones, by robot number.
 
     Raises:
         TrainingError: All robots are lost, or too few answered.
@@ -133,7 +132,7 @@ def messages_of(
 
 
 def _known(plan: FleetPlan, base: Tensors | None) -> Known | None:
-    """Returns what robots with a backbone and the server know of the weights before."""
+    """Returns the shared weights of robots with a backbone and the server."""
     backbone = plan.config.backbone
     if backbone is None or base is None:
         return None
@@ -177,7 +176,7 @@ def _updates(
 def _localized(
     plan: FleetPlan, request: TrainRequest, robot: int, own: Mapping[int, Tensors]
 ) -> TrainRequest:
-    """Returns the request to a robot, with epochs and perhaps first weights of its own."""
+    """Returns the request to a robot, with its epochs and perhaps its own initial weights."""
     epoch, epochs = plan.epochs(robot, request.round)
     weights = own.get(robot, request.weights)
     return replace(request, epoch=epoch, epochs=epochs, weights=weights)
@@ -210,14 +209,14 @@ def combine(
     steps: Mapping[int, int],
     group: RobotGroup | None = None,
 ) -> MergeResult:
-    """Returns what the last method makes of the robots that are not left out meanwhile.
+    """Returns the last method's result for the robots that are not left out meanwhile.
 
     Args:
         plan: The fleet.
         messages: The messages to its robots.
         number: Number of the round.
         networks: The robots' weights, by robot number.
-        steps: Numbers of steps that they learned from.
+        steps: Numbers of steps of their data.
         group: See `merge_remaining`.
 
     Raises:
@@ -259,12 +258,11 @@ def merge_remaining(
         number: Number of the round.
         robots: Numbers of the robots.
         merge: merge(robots, data_holders): merges some of them.
-        group: How robots are asked; None for by messages alone.
+        group: Sends the queries to robots; None uses messages alone.
 
     Raises:
         TrainingError: No robot is left, or fewer than the quorum.
-        UnsoundMergeError: A model that robots are asked about is not usable on the server's own
-            data either.
+        UnsoundMergeError: A model in a query is not usable on the server's own data either.
         FleetToolsError: An error of the merging method.
     """
     while robots := [robot for robot in robots if messages.left_out(robot) is None]:
@@ -283,13 +281,13 @@ def _reasons(messages: RoundMessages) -> dict[int, str | None]:
 
 
 def _leave_out(plan: FleetPlan, messages: RoundMessages, error: DataHolderError) -> None:
-    """Leaves out the robot of an error, unless the fault is the server's or of what was asked."""
+    """Leaves out the robot of an error, unless the server or the query is at fault."""
     holder, query = error.holder, error.query
     if not isinstance(holder, RobotDataHolder):
         raise error
     if query is not None and not is_finite(plan.shared_data_holder.answer(query)):
         raise UnsoundMergeError(
-            f"Robot {holder.robot} was asked about a merged model, and its answer is not finite; "
+            f"Robot {holder.robot} got a query about a merged model, and its answer is not finite; "
             "the server's own episodes give no finite answer, either. The merged model has "
             "diverged. Give a smaller learning rate, or a robust rule."
         )
@@ -299,7 +297,7 @@ def _leave_out(plan: FleetPlan, messages: RoundMessages, error: DataHolderError)
 def robot_data_holders(
     plan: FleetPlan, group: RobotGroup, robots: Sequence[int]
 ) -> list[RobotDataHolder]:
-    """Returns robots as data holders of a merge, which are asked at the same time."""
+    """Returns robots as data holders of a merge, which answer at the same time."""
     return [RobotDataHolder(robot, group, plan.limits(robot)) for robot in robots]
 
 
@@ -318,9 +316,9 @@ def merge_problem(
         plan: The fleet.
         number: Number of the round, from 1.
         models: Weights to be merged.
-        steps: Number of steps that each was trained on, the averaging weights.
+        steps: Number of training steps of each, the averaging weights.
         data_holders: Data holder of each model.
-        base: Weights from which all of them were trained in this round, if there are such.
+        base: Common weights before this round; None if there are none.
         fields: Other fields of the problem.
     """
     return MergeProblem(
@@ -357,7 +355,7 @@ def _summed(
         reference = base or _policy_of_one(plan, messages, training, robots)
     passes = config.passes if base is None else 1
     for session in range(begin, number * EXCHANGES + passes):
-        # Where there is a base, training begins there, and it need not be sent as well.
+        # With a base, training begins there, and the message need not repeat it.
         request = ChangeRequest(training, reference if base is None else None, session)
         zero = FixedPointSum.zero(sum(sizes(reference)))
         begun = partial or Partial(session, reference, zero, {}, tuple(robots))
@@ -410,7 +408,7 @@ def _changes(
 def _policy_of_one(
     plan: FleetPlan, messages: RoundMessages, training: TrainRequest, robots: Sequence[int]
 ) -> Tensors:
-    """Returns the policy of the first robot that answers, with which the others align theirs.
+    """Returns the policy of the first robot that answers, as reference for the others.
 
     Raises:
         TrainingError: None answers.
@@ -435,7 +433,7 @@ def after_merge(
     Args:
         plan: The fleet.
         number: Number of the round.
-        base: Weights from which all robots began; None if there are no such.
+        base: Common initial weights of the round; None if there are none.
         merged: Merged weights.
         state: State of the server's optimizer after the round before.
 

@@ -1,4 +1,4 @@
-"""All rounds of a fleet, resumed after the last one that is stored, and the report."""
+"""All rounds of a fleet, resumed after the last stored one, and the report."""
 
 import json
 import time
@@ -78,7 +78,7 @@ def run(
     measure_success: SuccessMeasure = lambda checkpoint, /, tasks=None: None,
     after_round: Callable[[FleetProgress], None] = lambda progress: None,
 ) -> FleetProgress:
-    """Runs all rounds that are left, and stores each.
+    """Runs all remaining rounds, and stores each.
 
     Args:
         writer: Writer of the fleet.

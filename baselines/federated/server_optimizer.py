@@ -1,8 +1,8 @@
-"""Optimizers of the server, which takes a round's merge as a step and not as the result.
+"""Optimizers of the server, which takes a step towards a round's merge.
 
-Averages are FedAvg (McMahan et al. 2017). With momentum they are FedAvgM (Hsu et al. 2019), with
-adaptive steps FedAdam, FedYogi and FedAdagrad (Reddi et al. 2021, Algorithm 2, without correction
-of bias). Any other merge may take their place.
+Steps towards averages are FedAvg (McMahan et al. 2017), with momentum FedAvgM (Hsu et al. 2019).
+Adaptive steps are FedAdam, FedYogi and FedAdagrad (Reddi et al. 2021, Algorithm 2, without bias
+correction). Any other merge may replace the average.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,8 +16,8 @@ from fleet_tools.baselines.training.state import Tensors
 MOMENTUM, VARIANCE = "momentum", "variance"
 
 ServerState = Mapping[str, Tensors]
-"""What an optimizer keeps from round to round: tensors like the weights, by `MOMENTUM` and
-`VARIANCE`; empty before its first step."""
+"""An optimizer's state between rounds: tensors like the weights, by `MOMENTUM` and `VARIANCE`;
+empty before its first step."""
 
 _Square = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
 
@@ -41,8 +41,8 @@ def server_step(
         state: State after the step before.
 
     Returns:
-        Weights in the types of the merged ones, from which all that is not learned is taken; and
-        the state after this step, float64.
+        Weights in the types of the merged ones, which also give all entries that are not learned;
+        and the state after this step, float64.
     """
     weights = dict(merged)
     after: dict[str, dict[str, torch.Tensor]] = {name: {} for name in state_names(config)}
@@ -67,5 +67,5 @@ def server_step(
 
 
 def state_names(config: ServerConfig) -> tuple[str, ...]:
-    """Returns the names of what an optimizer keeps."""
+    """Returns the names of the entries in an optimizer's state."""
     return (MOMENTUM,) if config.optimizer == "momentum" else (MOMENTUM, VARIANCE)

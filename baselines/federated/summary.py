@@ -7,17 +7,17 @@ from fleet_tools.baselines.federated.plan import ClientData, FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
 
 _LEFT_OUT_SHOWN, _KINDS_SHOWN = 10, 3
-"""Largest number of robots left out, and of kinds of episodes of a robot, in the text."""
+"""Most robots left out, and most kinds of episodes of a robot, in the text."""
 
 
 def summarize(plan: FleetPlan, progress: FleetProgress) -> dict[str, Any]:
     """Returns the content of `report.json`, except for the policies evaluated at the end.
 
     Returns:
-        In "traffic", the messages between the server and the robots; its "assignments" are the
-        bytes that each robot is sent once, before the first message. "data_at_home" is the size of
-        the robots' data (`ClientData.data_bytes`); "curve" has an entry for each round. Of a
-        streaming fleet, "robots" and "left_out" are empty, and "streaming" has numbers of them.
+        "traffic" counts the messages between server and robots. Its "assignments" are the bytes
+        sent to each robot once, before the first message. "data_at_home" is the size of the robots'
+        data (`ClientData.data_bytes`). "curve" has an entry for each round. Of a streaming fleet,
+        "robots" and "left_out" are empty, and "streaming" has their numbers.
     """
     rounds, last = progress.rounds, progress.rounds[-1]
     report = {
@@ -157,7 +157,7 @@ def _streaming_line(streaming: Mapping[str, Any]) -> str:
 
 
 def _traffic_lines(traffic: Mapping[str, int], raw: int, clients: int) -> list[str]:
-    """Compares what all clients uploaded with their raw data, which sending these would cost."""
+    """Compares the uploads of all clients with the size of their raw data."""
     uploads, downloads = traffic["uploaded_bytes"], traffic["downloaded_bytes"]
     each = [f"{_size(total)} ({_size(total / clients)} a client)" for total in (uploads, downloads)]
     lines = [f"  uploads to the server {each[0]}, downloads from it {each[1]}"]

@@ -1,8 +1,8 @@
-"""The interface of transports to the robots of a fleet; here, robots of this process.
+"""The interface of transports to the robots of a fleet, and robots of this process.
 
-A robot that dies, hangs or fails is reported as lost, which affects no other robot; it is started
-again when it is sent the next message. In this process, messages and answers are passed as they
-are; other transports send them as bytes, and decode each answer once.
+A robot that dies, hangs or fails is reported as lost, without effect on other robots. The next
+message starts it again. This process passes messages and answers as they are; other transports
+send them as bytes, and decode each answer once.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from fleet_tools.storage.strict_json import loads
 from fleet_tools.storage.tensor_files import read_checked, write_checked
 
 Report = Callable[[str], None]
-"""Is told in one line which robot or machine was lost, and why."""
+"""Called with a line about a lost robot or machine, and the reason."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LostClient:
     """Result of a message that a robot did not answer.
 
     Attributes:
-        reason: Why it did not.
+        reason: Why it did not answer.
     """
 
     reason: str
@@ -60,23 +60,23 @@ class Transport(Protocol):
     ) -> Answers:
         """Sends messages, and yields each answer as soon as it arrives.
 
-        If the caller closes the iterator (`contextlib.closing`), as when enough robots have
-        answered, messages that no robot has begun are not sent. Answers that come after that or
-        after the deadline are dropped, and `late` names their robots.
+        If the caller closes the iterator (`contextlib.closing`), messages that no robot has begun
+        are not sent. Answers after that or after the deadline are dropped, and `late` names their
+        robots.
 
         Args:
             messages: A message for each robot, by robot number.
-            deadline_s: Time after the first `next` when the iterator ends, without a word about
+            deadline_s: Time after the first `next` when the iterator ends, without a result for
                 robots that have not answered; None waits for all.
         """
         ...
 
     def late(self) -> list[int]:
-        """Returns the robots whose answers came too late, since the last call."""
+        """Returns the robots that answered too late, since the last call."""
         ...
 
     def end(self, robot: int) -> None:
-        """Ends a robot, whatever it is doing."""
+        """Ends a robot, idle or not."""
         ...
 
     def close(self) -> None:
@@ -85,21 +85,21 @@ class Transport(Protocol):
 
 
 MEMORY = 256e6
-"""Bytes that a host holds for robots, unless it is told otherwise."""
+"""Default bytes that a host holds for robots."""
 
 _DATASETS = 8
-"""Number of lists of datasets whose manifests a host keeps; the robots of a fleet have the same."""
+"""Number of lists of datasets with open manifests in a host; robots of a fleet share one."""
 
 
 class RobotHost:
     """Answers messages to robots, any one of them at any time.
 
-    A robot's answer depends on its assignment and the message alone, so that a robot which was
-    dropped, or served by another host before, answers with the same bits.
+    A robot's answer depends only on its assignment and the message. So a robot gives the same bits
+    after it was dropped, or on another host.
 
     Args:
-        memory: Bytes that it holds for robots between messages; beyond them, it drops the robots
-            that it has not served for longest. The one that it served last stays in any case.
+        memory: Bytes that it holds for robots between messages. Beyond them, it drops the robots
+            that it has not served for longest, except the last one.
     """
 
     def __init__(self, memory: float = MEMORY) -> None:
@@ -109,14 +109,14 @@ class RobotHost:
 
     @property
     def held(self) -> list[str]:
-        """Assignments of the robots whose data are open, the last one served last."""
+        """Assignments of the robots with open data, the last one served last."""
         return list(self._robots)
 
     def answer(self, assignment: str, message: Message) -> Answer:
         """Returns the answer of a robot to a message.
 
-        A robot that raises is dropped, and what the host knows of datasets with it: their files may
-        have been mended before it is sent the next message.
+        A robot that raises is dropped with the host's manifests: dataset files may be repaired
+        before its next message.
 
         Args:
             assignment: The robot's assignment as JSON.
@@ -163,7 +163,7 @@ class LocalTransport:
     Args:
         assignments: Assignments of the robots, by robot number.
         memory: See `RobotHost`.
-        report: Is told of lost robots.
+        report: Called with a line on each lost robot.
     """
 
     def __init__(
@@ -223,8 +223,8 @@ def one_line(error: BaseException) -> str:
 class CachingTransport:
     """A transport that takes replies to the first round from a cache.
 
-    The reply depends only on the assignment and the request, so that fleets which differ in how
-    they merge share it.
+    A reply depends only on the assignment and the request. Fleets that differ only in their merging
+    method share it.
 
     Args:
         inner: Transport to the robots.
@@ -271,7 +271,7 @@ class CachingTransport:
         self._inner.close()
 
     def _path(self, robot: int, message: Message) -> Path | None:
-        """Returns the file of a reply; None if the message is no request of the first round."""
+        """Returns the file of a reply; None if the message is not a request of the first round."""
         if not isinstance(message, TrainRequest) or message.weights is not None:
             return None
         digest = hashlib.blake2b(encode(message), digest_size=16)
@@ -291,7 +291,7 @@ def store_reply(path: Path, reply: Answer) -> None:
 
 
 def read_reply(path: Path) -> Any:
-    """Returns a stored reply; None if it is absent or damaged, and has to be requested again."""
+    """Returns a stored reply; None if it is absent or damaged, and must be requested again."""
     with contextlib.suppress(MessageError):
         return read_checked(
             path, _KIND, lambda tensors, kind: value_of(kind, tensors, CODECS), MessageError

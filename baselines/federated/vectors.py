@@ -1,8 +1,7 @@
-"""Weights as one vector, and its numbers as integers of a few bits, rounded so that means are kept.
+"""Weights as one vector, and its numbers as integers of a few bits, rounded without bias.
 
 Uniform stochastic quantization as in Suresh et al., "Distributed Mean Estimation with Limited
-Communication" (2017), Section 2.2, on levels that are symmetric about zero, so that zero is a
-level.
+Communication" (2017), Section 2.2. Levels are symmetric about zero, so that zero is a level.
 """
 
 import math
@@ -70,11 +69,11 @@ def split(vector: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
 def quantize(
     values: np.ndarray, largest: float, bits: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Returns integers whose expected levels are the values.
+    """Returns integers with levels that equal the values in expectation.
 
     A level k is the value k * largest / `top_level(bits)`. A value between two levels is rounded to
-    either, with the probabilities that make its mean the value; a value that is a level, up to the
-    spacing of float32, becomes that level.
+    either at random, with the value as mean. A value within float32's spacing of a level becomes
+    that level.
 
     Args:
         values: Finite float32 of any shape.
@@ -110,7 +109,7 @@ def dequantize(integers: np.ndarray, largest: float, bits: int) -> np.ndarray:
     Args:
         integers: Integers of any shape.
         largest: The largest magnitude that was represented.
-        bits: Bits of an integer of which `integers` were made, one of `BITS`.
+        bits: Bits of an integer in `quantize`, one of `BITS`.
 
     Returns:
         float32 of the same shape.
@@ -131,7 +130,7 @@ def pack(integers: np.ndarray, bits: int) -> bytes:
         bits: Bits of an integer, one of `BITS`.
 
     Returns:
-        ceil(n * bits / 8) bytes; what is left of the last one is zero.
+        ceil(n * bits / 8) bytes; the remaining bits of the last one are zero.
 
     Raises:
         ConfigError: There is no such number of bits.
@@ -154,8 +153,8 @@ def unpack(data: bytes, bits: int, count: int) -> np.ndarray:
 
     Raises:
         ConfigError: There is no such number of bits.
-        MessageError: The number of bytes does not fit so many integers, or what is left of the
-            last byte is not zero.
+            MessageError: The number of bytes does not fit so many integers, or the remaining bits
+                of the last byte are not zero.
     """
     top_level(bits)
     if len(data) != -(-count * bits // _BYTE):

@@ -1,13 +1,13 @@
 """The `ClientApp` of a node, which answers messages to its robots; their data stay there.
 
 A Flower app names it as `clientapp = "fleet_tools.baselines.flower.client:app"`. `--node-config` of
-the SuperNode says which robots are its own:
+the SuperNode describes the node:
 
     partition-id     number of the node, from 0
     num-partitions   number of nodes; robot r belongs to the node with the number r modulo this
-    data             folders of the node's own datasets, separated by ":". The node's one robot
-                     has all of their successful episodes, and no other folder is opened. Without
-                     it, the folders that the server names are.
+    data             folders of the node's datasets, separated by ":". The node's single robot has
+                     all their successful episodes, and no other folder is opened. Without it, the
+                     server names the folders.
     protection       "sums" or "noise": the robot answers nothing without it, see `protection`
     clip             largest norm to which "noise" may clip the robot's change
 """
@@ -32,8 +32,8 @@ app = flower("clientapp").ClientApp()
 
 @app.query()
 def report(message: Any, context: Any) -> Any:
-    """Answers what the node has."""
-    # Not imported for messages to robots, each of which starts a process.
+    """Answers with the node's report."""
+    # Imported here, since each message to a robot starts a process.
     from fleet_tools.baselines.flower.nodes_plan import report_of
 
     found = report_of(Node.of(context.node_config), read_value(DataQuestion, message))

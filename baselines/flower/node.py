@@ -11,7 +11,7 @@ from fleet_tools.errors import ConfigError
 
 PARTITION, PARTITIONS, DATA = "partition-id", "num-partitions", "data"
 PROTECTION, CLIP = "protection", "clip"
-"""Keys of a SuperNode's `--node-config`; the first two are as in Flower's simulations."""
+"""Keys of a SuperNode's `--node-config`, beside the two of Flower's simulations."""
 
 PROTECTIONS = ("none", "sums", "noise")
 """See `flower.protection`."""
@@ -24,9 +24,8 @@ class Node:
     Attributes:
         partition: Its number, from 0.
         partitions: Number of nodes.
-        data: Folders of its own datasets; empty if it opens those that assignments name.
-        protection: One of `PROTECTIONS` without which its robot answers nothing; "none" lets the
-            server choose.
+        data: Folders of its own datasets; empty if it opens the folders in assignments.
+        protection: One of `PROTECTIONS` that its robot requires; "none" lets the server choose.
         clip: Largest norm to which "noise" may clip the change of its robot; None for any.
     """
 
@@ -69,7 +68,7 @@ class Node:
         return robot % self.partitions == self.partition
 
     def localized(self, assignment: Assignment) -> Assignment:
-        """Returns an assignment whose data are the node's own, if it has such.
+        """Returns an assignment with the node's own data, if it has any.
 
         Raises:
             ConfigError: The robot is not the node's own.
@@ -85,11 +84,11 @@ class Node:
         """Raises an error unless the node answers messages under a protection.
 
         Args:
-            given: That of the message.
-            norm: With "noise", the norm to which the change would be clipped.
+            given: Protection of the message.
+            norm: With "noise", the norm of the clipping.
 
         Raises:
-            ConfigError: The node wants another protection, or a smaller norm.
+            ConfigError: The node requires another protection, or a smaller norm.
         """
         if self.protection not in ("none", given):
             raise ConfigError(

@@ -1,6 +1,6 @@
-"""Nodes with data of their own: their reports, and the plan of their fleet.
+"""Plans of fleets with data on their nodes: the nodes' reports, and the plan.
 
-The server never sees the data.
+The server never sees these data.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from fleet_tools.errors import ConfigError
 
 
 def report_of(node: Node, question: DataQuestion) -> NodeReport:
-    """Returns the answer of a node to a question.
+    """Returns a node's report.
 
     Raises:
         DatasetError, UnknownNameError: Its data cannot be read, or not by such policies.
@@ -48,12 +48,12 @@ def with_data_of_nodes(plan: FleetPlan, reports: Mapping[int, NodeReport]) -> Fl
         reports: Reports of all nodes, by number of the node.
 
     Returns:
-        The given plan if no node has data of its own, so that robots open the datasets of the plan,
-        which nodes then need in the same folders.
+        The given plan if no node has its own data: robots then open the datasets of the plan, which
+        nodes need in the same folders.
 
     Raises:
-        ConfigError: Only some nodes have data, a node has not reported, or there are not as many
-            nodes as robots.
+        ConfigError: Only some nodes have data, a node has not reported, or the numbers of nodes and
+            robots differ.
     """
     data = {node: report.data for node, report in reports.items() if report.data is not None}
     if not data:

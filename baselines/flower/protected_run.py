@@ -1,8 +1,8 @@
-"""A fleet over Flower of which the server sees sums alone, or makes noisy means.
+"""A fleet over Flower with secure sums, or with noisy means.
 
 Robots align and train at home, as in a streaming fleet, and answer with their weights. Each round
 is one of Flower's: SecAgg+ ("sums"), or clipped changes and noise with Flower's accountant
-("noise"). A run that was stopped begins anew.
+("noise"). A stopped run starts over.
 """
 
 import json
@@ -25,10 +25,10 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.storage.atomic_files import write_file
 
 FEWEST = 3
-"""Smallest number of robots of a sum: of two, each would know the other's weights."""
+"""Smallest number of robots in a sum: either of two would know the other's weights."""
 
 LARGEST_WEIGHT, LEVELS = 8.0, 2**22
-"""SecAgg+ cuts weights off at this magnitude, and rounds them at random to so many levels."""
+"""SecAgg+ clips weights to this magnitude, and rounds them at random to so many levels."""
 
 _SHARES = 0.67
 """Fraction of the robots that must stay until the end of a round with SecAgg+."""
@@ -59,10 +59,10 @@ def run_protected(
         roster: Its nodes.
         output: Folder of merged.safetensors and report.json, which is new.
         protection: "sums" or "noise".
-        timeout_s: Time limit of each exchange, s.
+        timeout_s: Time limit of the answers, s.
         clip: Largest L2 norm of a robot's change, for "noise".
         noise: Standard deviation of the noise in the sum of changes, in units of `clip`.
-        delta: Probability with which differential privacy may fail.
+        delta: Probability that differential privacy fails.
 
     Returns:
         The report: protection, rounds with their losses, and for "noise" epsilon.
@@ -142,7 +142,7 @@ def _secure_mean(
     proxy = flower("server.compat.grid_client_proxy").GridClientProxy
 
     class Rounds(flower("server.strategy").FedAvg):
-        """Says who is asked, and keeps the mean."""
+        """Selects the robots of a round, and keeps the mean."""
 
         found: np.ndarray | None = None
 
@@ -195,7 +195,7 @@ def _noisy_mean(
     noise: float,
     delta: float,
 ) -> tuple[Mean, Callable[[], dict[str, float]]]:
-    """Returns rounds by Flower's clipping and noise, and what they have spent."""
+    """Returns rounds with Flower's clipping and noise, and their privacy budget so far."""
     app, strategies = flower("app"), flower("serverapp.strategy")
     privacy = flower("supercore.privacy_accounting")
     accountant = flower("supercore.privacy_accounting.rdp_accountant").RdpAccountant(

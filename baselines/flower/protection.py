@@ -1,14 +1,13 @@
-"""Protection of one training on a node: Flower's SecAgg+ or clipping.
+"""Protection of a robot's training on a node: Flower's SecAgg+ or clipping.
 
     sums    SecAgg+ (Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic
-            Overhead", 2020): the server learns the sum of the nodes' weights and no single ones
-    noise   clipped changes, whose mean gets the server's noise (McMahan et al., "Learning
-            Differentially Private Recurrent Language Models", 2018): the server learns each
-            change, and who sees the policies little of any one robot
+            Overhead", 2020): the server learns only the sum of the nodes' weights
+    noise   clipped changes, with the server's noise on their mean (McMahan et al., "Learning
+            Differentially Private Recurrent Language Models", 2018). The server learns each change;
+            the policies reveal little about any one robot.
 
-Both are Flower's own, as a node and its server know them: `secaggplus_mod` and
-`fixedclipping_mod`. A node that asks for a protection in its configuration refuses all messages
-to its robot without it.
+Both are Flower's mods: `secaggplus_mod` and `fixedclipping_mod`. A node with a protection in its
+configuration refuses all messages to its robot without it.
 """
 
 from typing import Any, Final
@@ -42,7 +41,7 @@ _SECURE: Final = "secaggplus_configs"
 
 
 class Task(Value):
-    """What a robot trains in a protected round.
+    """A robot's training in a protected round.
 
     Attributes:
         assignment: Its assignment.
@@ -61,7 +60,7 @@ def read_task(text: Any) -> Task:
     """Returns the task in the configuration of a message.
 
     Raises:
-        MessageError: It holds none.
+        MessageError: There is none.
     """
     if not isinstance(text, str):
         raise MessageError(
@@ -74,10 +73,10 @@ def read_task(text: Any) -> Task:
 
 
 def protected(message: Any, context: Any, call_next: Any) -> Any:
-    """A mod of Flower: applies the protection that a message is part of.
+    """A mod of Flower that applies a message's protection.
 
     Raises:
-        ConfigError: The node wants another one, or a smaller norm to clip to.
+        ConfigError: The node requires another one, or a smaller norm.
     """
     node, records = Node.of(context.node_config), message.content.config_records
     if _SECURE in records:
@@ -116,7 +115,7 @@ def train_protected(message: Any, context: Any) -> Any:
         common.ndarrays_to_parameters(
             [weights_after(node.localized(task.assignment), task, reference)]
         ),
-        num_examples=1,  # all robots count the same: how many steps one has would not be hidden
+        num_examples=1,  # equal weights, since numbers of steps would not be hidden
         metrics={},
     )
     content = compat.fitres_to_recorddict(update, keep_input=False)
@@ -124,15 +123,15 @@ def train_protected(message: Any, context: Any) -> Any:
 
 
 def weights_after(assignment: Assignment, task: Task, reference: np.ndarray) -> np.ndarray:
-    """Returns a robot's weights after training and alignment with those with which it began.
+    """Returns a robot's weights after training and alignment with its initial ones.
 
     Args:
         assignment: Its assignment, with its own data.
-        task: What it trains.
-        reference: Weights with which the round begins, (n,), float32; see `federated.vectors`.
+        task: Its training.
+        reference: Initial weights of the round, (n,), float32; see `federated.vectors`.
 
     Raises:
-        MessageError: There are not as many weights, or its fleet does not stream.
+            MessageError: The number of weights differs, or its fleet does not stream.
     """
     zero = {
         name: torch.zeros_like(each)

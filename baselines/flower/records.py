@@ -1,8 +1,8 @@
 """The content of Flower's messages between the server of a fleet and its nodes.
 
-A message of type "train" holds an assignment and a message of ours, and its reply an answer of
-ours. They lie in records of their own, of which Flower uploads equal ones once. A message of type
-"query" asks a node which robots are its own, and what data they have.
+A message of type "train" has an assignment and a request, and its reply has an answer, all in
+separate records: Flower uploads equal records once. A message of type "query" asks a node for its
+robots and its data.
 """
 
 from typing import Any, Literal, TypeVar
@@ -17,16 +17,16 @@ from fleet_tools.storage.strict_json import loads
 V = TypeVar("V", bound=Value)
 
 _VALUE, _BYTES = "value", "bytes"
-"""Records: a value as JSON, and a message or an answer of ours."""
+"""Records: a value as JSON, and a message or an answer of Fleet-Tools."""
 
 
 class DataQuestion(Value):
     """Question about a node and its data.
 
     Attributes:
-        blueprint: Blueprint of the fleet's policies, which says what they read; None asks nothing
-            about data.
-        by: What distinguishes kinds of episodes, see `PartitionConfig.by`.
+        blueprint: Blueprint of the fleet's policies, with the entries that they read; None asks
+            nothing about data.
+        by: Property that distinguishes kinds of episodes, see `PartitionConfig.by`.
     """
 
     blueprint: Blueprint | None = None
@@ -34,7 +34,7 @@ class DataQuestion(Value):
 
 
 class NodeData(Value):
-    """Data of a node that has its own.
+    """A node's own data.
 
     Attributes:
         episodes: Number of successful episodes.
@@ -57,8 +57,7 @@ class NodeReport(Value):
     Attributes:
         partition: The node's number, from 0.
         partitions: Number of nodes; robot r belongs to the node with the number r modulo this.
-        data: Its own data, if it was asked for them; None if it opens the datasets that
-            assignments name.
+        data: Its own data, if requested; None if it opens the datasets of assignments.
     """
 
     partition: CountOrZero
@@ -71,7 +70,7 @@ def content(value: Value, message: bytes | None = None) -> Any:
 
     Args:
         value: An `Assignment`, a `DataQuestion` or a `NodeReport`.
-        message: A message of ours.
+        message: A message of Fleet-Tools.
     """
     app = flower("app")
     records = {_VALUE: app.ConfigRecord({_VALUE: value.to_json()})}
@@ -81,7 +80,7 @@ def content(value: Value, message: bytes | None = None) -> Any:
 
 
 def answer_content(answer: bytes) -> Any:
-    """Returns the content of a Flower message with an answer of ours."""
+    """Returns the content of a Flower message with an answer of Fleet-Tools."""
     app = flower("app")
     return app.RecordDict({_BYTES: app.ConfigRecord({_BYTES: answer})})
 
@@ -100,7 +99,7 @@ def read_value(cls: type[V], message: Any) -> V:
 
 
 def read_bytes(message: Any) -> bytes:
-    """Returns the message or the answer of ours in a Flower message.
+    """Returns the message or the answer of Fleet-Tools in a Flower message.
 
     Raises:
         MessageError: There is none.

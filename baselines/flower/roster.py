@@ -1,4 +1,4 @@
-"""Which node of Flower owns which robot; messages that are with nodes, and their replies."""
+"""The node of each robot, and messages to nodes that await a reply."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -12,14 +12,14 @@ from fleet_tools.errors import ConfigError
 K = TypeVar("K")
 
 POLL_S = 0.5
-"""Time between two questions to the SuperLink whether replies have come."""
+"""Time between two polls of the SuperLink for replies, s."""
 
 REPORT_LIMIT_S = 120.0
-"""Time limit of a node's report, in which the node starts a process."""
+"""Time limit of a node's report, which includes the start of a process, s."""
 
 
 class Mail(Generic[K]):
-    """Messages whose replies are awaited.
+    """Messages that await a reply.
 
     Args:
         grid: Flower's grid.
@@ -36,7 +36,7 @@ class Mail(Generic[K]):
         """Sends messages.
 
         Returns:
-            The keys of those that the SuperLink does not take.
+            The keys of messages that the SuperLink rejects.
         """
         if not messages:
             return []
@@ -54,12 +54,12 @@ class Mail(Generic[K]):
         return [(self.awaited.pop(key), each) for key, each in found if key in self.awaited]
 
     def take_awaited(self) -> list[K]:
-        """Returns the keys of the messages without a reply, which are no longer awaited."""
+        """Returns the keys of the messages without a reply, and stops awaiting them."""
         keys, self.awaited = list(self.awaited.values()), {}
         return keys
 
     def until(self, end_s: float) -> Iterator[tuple[K, Any]]:
-        """Yields replies as they come, until all have or until a time of `time.monotonic`."""
+        """Yields replies as they come, until all are there or until a time of `time.monotonic`."""
         while self.awaited:
             yield from self.arrived()
             left = end_s - time.monotonic()
@@ -69,7 +69,7 @@ class Mail(Generic[K]):
 
 
 def failure(reply: Any) -> str | None:
-    """Returns why a reply is an error, in one line; None if it is not."""
+    """Returns the error of a reply, in one line; None if it is not an error."""
     if not reply.has_error():
         return None
     lines = (reply.error.reason or "").split("\n")
@@ -77,7 +77,7 @@ def failure(reply: Any) -> str | None:
 
 
 class Roster:
-    """The nodes that are online, each of which is asked what it has when it is first seen.
+    """The nodes that are online. Each reports once, when it comes online.
 
     Args:
         grid: Flower's grid.
@@ -85,7 +85,7 @@ class Roster:
 
     Attributes:
         reports: Reports of the nodes that are online, by Flower's id of the node.
-        failures: Why others gave none, likewise; they are not asked again.
+        failures: Errors of nodes without a report, likewise; they are not asked again.
     """
 
     def __init__(self, grid: Any, question: DataQuestion) -> None:
@@ -97,15 +97,15 @@ class Roster:
 
     @property
     def partitions(self) -> int:
-        """Number of nodes, as nodes say; 0 as long as none has reported."""
+        """Number of nodes by their reports; 0 before the first report."""
         return next((each.partitions for each in self.reports.values()), 0)
 
     def refresh(self, end_s: float, robots: Collection[int]) -> None:
-        """Asks nodes that came since the last call, and forgets those that left.
+        """Asks nodes that came since the last call, and forgets nodes that left.
 
         Args:
             end_s: Time of `time.monotonic` after which reports are not awaited.
-            robots: Robots whose nodes are looked for; once all have one, no report is awaited.
+            robots: Robots that need a node; once all have one, no report is awaited.
 
         Raises:
             ConfigError: Nodes disagree about their number.
@@ -130,7 +130,7 @@ class Roster:
         """Waits until all nodes have reported.
 
         Returns:
-            Their reports by number of the node, without those that did not come in time.
+            Their reports by number of the node, except for late ones.
 
         Raises:
             ConfigError: Nodes disagree about their number, or none came.
@@ -153,8 +153,8 @@ class Roster:
     def node_of(self, robot: int) -> int | None:
         """Returns Flower's id of the node that owns a robot; None if it is not online.
 
-        Of two nodes with the same number, the one that reported last owns it: a SuperNode that was
-        started again, while the SuperLink has not yet noticed that the former is gone.
+        Of two nodes with the same number, the last one to report owns it. The other is a stopped
+        SuperNode that the SuperLink still lists.
         """
         return self._owners.get(robot % self.partitions) if self.partitions else None
 
@@ -165,13 +165,13 @@ class Roster:
             node: message(content(self._question), node, "query", ttl=REPORT_LIMIT_S)
             for node in sorted(set(nodes) - asked)
         }
-        self._mail.send(questions)  # what the SuperLink does not take is asked again
+        self._mail.send(questions)  # rejected questions are sent again
 
     def _note(self, node: int, reply: Any) -> None:
         """Notes the reply to a question.
 
-        A node that did not answer in time is asked again if it is online; one that answered with an
-        error, or with something else, is not.
+        A node that did not answer in time is asked again if it is online. A node that answered with
+        an error or with invalid content is not.
         """
         if reply.has_error():
             if reply.error.code not in _unavailable():

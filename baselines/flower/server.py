@@ -1,8 +1,8 @@
-"""The `ServerApp` that runs a fleet over Flower, as `python -m fleet_tools.baselines.fleet` does.
+"""The `ServerApp` of a fleet over Flower, like `python -m fleet_tools.baselines.fleet`.
 
-A Flower app names it as `serverapp = "fleet_tools.baselines.flower.server:app"`, and its
-`[tool.flwr.app.config]` has the keys of `ServerOptions`, which `flwr run --run-config` changes. The
-same command resumes a fleet that was stopped.
+A Flower app names it as `serverapp = "fleet_tools.baselines.flower.server:app"`. Its
+`[tool.flwr.app.config]` has the keys of `ServerOptions`; `flwr run --run-config` changes them. The
+same command resumes a stopped fleet.
 """
 
 from pathlib import Path
@@ -36,14 +36,14 @@ class ServerOptions(Value):
         fleet: YAML file of the fleet, a `FleetConfig`, on the SuperLink's machine. Its `data` are
             the server's own: to scale inputs, and to measure losses of merged policies.
         output: Folder of the fleet, on the SuperLink's machine.
-        wait_s: Time for nodes to come online, s. A fleet whose nodes have data of their own needs
-            all of them once, to be planned; others leave robots of absent nodes out.
+        wait_s: Time for nodes to come online, s. If nodes have their own data, the plan needs all
+            of them once; otherwise robots of absent nodes are left out.
         timeout_s: Time limit of a robot's answer, s.
         protection: "none", "sums" or "noise", see `protection`.
         clip: With "noise", the largest L2 norm of a robot's change.
         noise: Likewise, the standard deviation of the noise in the sum of changes, in units of
             `clip`.
-        delta: Likewise, the probability with which differential privacy may fail.
+        delta: Likewise, the probability that differential privacy fails.
     """
 
     fleet: str
@@ -58,12 +58,12 @@ class ServerOptions(Value):
 
 @app.main()
 def main(grid: Any, context: Any) -> None:
-    """Runs all rounds that are left."""
+    """Runs all remaining rounds."""
     run_fleet(grid, context)
 
 
 def run_fleet(grid: Any, context: Any) -> dict[str, Any]:
-    """Runs all rounds of a fleet that are left, and returns the report.
+    """Runs all remaining rounds of a fleet, and returns the report.
 
     Args:
         grid: Flower's grid.

@@ -1,6 +1,6 @@
-"""A `Strategy` of Flower that merges by a method of ours, for Flower apps of one's own.
+"""A `Strategy` of Flower that merges by a method of Fleet-Tools, for your own Flower apps.
 
-Where Flower is absent, importing this module raises `MissingLibraryError`.
+Without Flower, importing this module raises `MissingLibraryError`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,33 +22,33 @@ ASK_NOTHING = tuple(
     for name, facts in registry.METHODS.items()
     if facts.layers and facts.returns == NETWORK and set(facts.needs) <= {"base"}
 )
-"""Names of the methods that work on weights alone."""
+"""Names of the methods that need only weights."""
 
 
 class MergeStrategy(flower("serverapp.strategy").FedAvg):
-    """FedAvg whose average is a merge by one of our methods.
+    """FedAvg with a merging method of Fleet-Tools as average.
 
         blueprint = load_checkpoint("policy.safetensors").blueprint
         MergeStrategy("git_rebasin", blueprint.symmetry()).start(grid, ArrayRecord(state_dict))
 
-    A client answers as for FedAvg: the state dict of a network as an `ArrayRecord`, and the number
-    of its samples, the averaging weight, as `num-examples`. Replies that are not finite weights of
-    the network are left out. Models are merged in the order of nodes' numbers, so that the result
-    does not depend on who answers first.
+    Clients answer as in FedAvg. The state dict of a network is an `ArrayRecord`, and the number of
+    samples, the averaging weight, is `num-examples`. Replies that are not finite weights of the
+    network are left out. Models are merged in the order of nodes' numbers, so that the order of
+    answers does not matter.
 
     Args:
-        method: Name of the method; see `registry.find`. It may ask robots nothing, since each
-            question would be another message of Flower: `ASK_NOTHING`, or a method of one's own.
-        symmetry: Table of axes of the network: a blueprint's, one that `derive` finds, or
-            one written by hand.
+        method: Name of the method; see `registry.find`. It may not send queries, since each would
+            be another message of Flower: one of `ASK_NOTHING`, or your own method.
+        symmetry: Table of axes of the network: a blueprint's, a derived one (`derive`), or your
+            own.
         method_options: Options of the method.
-        seed: Seed of everything that is drawn; each round draws its own.
+        seed: Seed of all random numbers; each round draws its own.
         options: Options of Flower's FedAvg, such as `fraction_train`.
 
     Raises:
         MissingLibraryError: Flower is not installed.
         UnknownChoiceError: There is no such method.
-        MergeError: The method asks robots, or has no such options.
+        MergeError: The method sends queries, or has no such options.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class MergeStrategy(flower("serverapp.strategy").FedAvg):
     def _require_silent_method(self) -> None:
         """Merges tiny networks, so that an impossible method is refused before any message.
 
-        There are as many as robust rules need for the robots that may send anything.
+        Robust rules set their number, by the number of Byzantine robots.
         """
         table = mlp(("0", "1"), ("_in", "hidden", "_out"))
         generator = torch.Generator().manual_seed(0)

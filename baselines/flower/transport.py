@@ -13,7 +13,7 @@ from fleet_tools.baselines.flower.records import DataQuestion, content, read_byt
 from fleet_tools.baselines.flower.roster import Mail, Roster, failure
 
 LATE_FACTOR = 2.0
-"""Multiple of a deadline for which Flower keeps a message; what comes within it is late."""
+"""Multiple of a deadline for which Flower keeps a message; answers within it are late."""
 
 
 class FlowerTransport:
@@ -22,15 +22,15 @@ class FlowerTransport:
         complete(FleetWriter(folder, plan), FlowerTransport(grid, plan.assignments))
 
     Each message is one message of Flower to the robot's node, which starts a process for it. Flower
-    does not recall messages: a node that is offline gets its own when it returns, unless the
-    message has expired.
+    does not recall messages: an offline node gets its own when it returns, unless the message has
+    expired.
 
     Args:
         grid: Flower's grid, which a `ServerApp` is given.
         assignments: Assignments of the robots, by robot number; they go with each message.
-        timeout_s: Time limit of an answer in exchanges without a deadline.
+        timeout_s: Time limit of an answer if a round has no deadline, s.
         roster: The nodes; the grid's by default.
-        report: Is told of lost robots.
+        report: Called with a line on each lost robot.
 
     Attributes:
         roster: As given.

@@ -10,5 +10,5 @@ SciPy alone:
 - `alignment`, `permutations`: transforms that bring one controller near to another;
 - `merging`: one controller from many.
 
-Equation labels in docstrings are the paper's source's; "Slip:" marks errors in the paper.
+Docstrings cite the paper's equation labels; "Slip:" marks errors in the paper.
 """

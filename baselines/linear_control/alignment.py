@@ -13,10 +13,10 @@ Controllers = Sequence[Controller]
 def balancing_transform(controller: Controller) -> np.ndarray:
     """Returns T, (n, n), that brings a controller to balanced coordinates (Moore 1981).
 
-    In these, y excites each state as strongly as the state contributes to u, over the first 2n
-    steps; states that the law hardly uses have small entries in both B and C. T is unique up to
-    signs where the strengths differ. Both Gramians are increased by 1e-10 of their trace, so that
-    T exists for every controller.
+    Over the first 2n steps, y then excites each state as strongly as the state contributes to u.
+    States with little effect on the law have small entries in both B and C. T is unique up to signs
+    where the strengths differ. Both Gramians are increased by 1e-10 of their trace, so that T
+    exists for every controller.
     """
     n = controller.shape[0]
     B, C = controller.B, controller.C
@@ -37,8 +37,8 @@ def align(source: Controller, target: Controller) -> np.ndarray:
 
     Minimizes |T A_t - A_s T|^2 + |T B_t - B_s|^2 + |C_t - C_s T|^2 (eq:two_lin_merge with P = T,
     model 1 the target), a linear least-squares problem. If one controller is a transform of the
-    other and is controllable or observable, the T of zero loss is unique, and found whatever the
-    sign of its determinant. If several T are equally good, returns the one nearest to I.
+    other and is controllable or observable, the T of zero loss is unique. It is found for both
+    signs of its determinant. Of several equally good T, returns the one nearest to I.
     """
     n = source.shape[0]
     eye = np.eye(n)
@@ -121,14 +121,14 @@ def align_by_frank_wolfe(source: Controller, target: Controller, P: np.ndarray) 
     """Returns a permutation, (n, n), that is at least as good as P.
 
     The squared distance of `source.transformed(P)` to the target, a term of eq:linear_obj, is a
-    constant minus twice <P, A_s' P A_t> + <P, B_s B_t' + C_s' C_t>: a quadratic assignment. Its
-    objective is increased over doubly stochastic matrices by Frank-Wolfe steps with exact line
-    search (Vogelstein et al. 2015), from P and from the barycenter, and the result is projected
-    onto permutations.
+    quadratic assignment. It is a constant minus twice <P, A_s' P A_t> + <P, B_s B_t' + C_s' C_t>.
+    Frank-Wolfe steps with exact line search (Vogelstein et al. 2015) increase this objective over
+    doubly stochastic matrices, from P and from the barycenter. The result is projected onto
+    permutations.
 
     Args:
         source: Controller to align.
-        target: Controller to which it is aligned.
+        target: Controller of the reference coordinates.
         P: Permutation to start from, (n, n).
     """
     linear = source.B @ target.B.T + source.C.T @ target.C

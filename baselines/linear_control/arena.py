@@ -1,8 +1,9 @@
 """The arena of the paper's appendix: fleets of linear controllers imitate experts and are merged.
 
 Each robot has a plant and an expert, the optimal controller of its task, and learns from three
-episodes of it. What counts is J / J*, the cost of a controller relative to the optimum of a task,
-as the mean over the robots' tasks; a controller that does not stabilize a plant costs infinitely.
+episodes of it. The measure is J / J*, the cost of a controller relative to the optimum of a task,
+as the mean over the robots' tasks. If a controller does not stabilize a plant, its cost is
+infinite.
 """
 
 from collections.abc import Sequence
@@ -37,16 +38,15 @@ class LinearFleetConfig(Value):
     """A fleet of linear controllers.
 
     Attributes:
-        data: None is needed: robots learn from episodes of their experts.
-        controllers: "static" laws u = K y of exact states (LQR), "dynamic" ones of 50 outputs
-            (LQG), or "opposite": optimal dynamic ones, half of them transformed by -I. No
-            path within the stabilizing controllers joins if the plant is unstable and of odd
-            dimension.
+        data: Not needed: robots learn from episodes of their experts.
+        controllers: "static": laws u = K y of exact states (LQR). "dynamic": laws of 50 outputs
+            (LQG). "opposite": optimal dynamic laws, half of them transformed by -I. If the plant is
+            unstable and of odd dimension, no path of stabilizing controllers joins these.
         tasks: Number of different tasks, 1 or 10, of the ten robots.
         unstable: Whether the plant is the unstable one.
-        iterations: Largest number of steps of learning in each of two stages.
+        iterations: Largest number of steps in each of the two phases of learning.
         method: Name of the merging method, see `merging.METHODS`.
-        balanced: Whether controllers are first brought to balanced coordinates.
+        balanced: Whether controllers are first transformed to balanced coordinates.
     """
 
     data: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ def _systems(config: LinearFleetConfig, seed: int) -> list[LinearSystem]:
 def _learned(
     config: LinearFleetConfig, systems: Sequence[LinearSystem], seed: int, joint: bool
 ) -> list[Controller]:
-    """Returns the controller of each robot, or for each of them the one that learned from all."""
+    """Returns the controller of each robot; with `joint`, copies of one that learned from all."""
     experts = [optimal_controller(system) for system in systems]
     if config.controllers == "opposite":
         turned = [each.transformed(-np.eye(each.shape[0])) for each in experts[_ROBOTS // 2 :]]

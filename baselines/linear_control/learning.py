@@ -1,7 +1,7 @@
 """Linear controllers from demonstrations, by least squares and by gradient.
 
-Demonstrations are arrays y, (episodes, steps, p), and u, (episodes, steps, m): inputs and outputs
-of an expert controller from the start of each episode, at which it is at rest.
+Demonstrations are inputs y, (episodes, steps, p), and outputs u, (episodes, steps, m), of an expert
+controller. It starts each episode at rest.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def imitation_loss(
 
     This is the loss of alg:lqg_learner, as a mean; the gradient passes through all steps (adjoint
     of s[t] = A s[t-1] + B y[t]). Slip: the algorithm starts from x_hat[1] = 0 and then computes
-    x_hat[1] from x_hat[0]; it is x_hat[0] that is zero.
+    x_hat[1] from x_hat[0]; the zero start is x_hat[0].
 
     Returns:
         The loss and its derivative with respect to the controller; if they overflow, infinity and
@@ -72,17 +72,17 @@ def learn_by_gradient(
 ) -> Controller:
     """Fits a controller by gradients through its dynamics (alg:lqg_learner).
 
-    It starts as the paper does, with A = 0 and standard Gaussian B and C. But it uses L-BFGS on all
-    demonstrations instead of gradient steps on one at a time, in coordinates in which y is white,
-    and in two stages: first A is fixed, then all are free. (With all free from the start and fifty
-    outputs, most starts led to unstable controllers.)
+    As in the paper, it starts with A = 0 and standard Gaussian B and C. Unlike the paper, it uses
+    L-BFGS on all demonstrations instead of gradient steps on one at a time. It works in coordinates
+    with white y, and in two phases: first A is fixed, then all are free. (With all free from the
+    start and fifty outputs, most starts led to unstable controllers.)
 
     Args:
         y: Inputs of the expert, (episodes, steps, p).
         u: Outputs of the expert, (episodes, steps, m).
         order: Number n of states of the controller.
         rng: Generator of the random start.
-        iterations: Maximum number of steps of L-BFGS in each stage.
+        iterations: Maximum number of steps of L-BFGS in each phase.
 
     Raises:
         LinearControlError: The loss overflows at the start.

@@ -13,7 +13,7 @@ from fleet_tools.baselines.linear_control.systems import (
 )
 
 STABILITY_MARGIN = 1e-10
-"""Distance of a spectral radius from one below which rounding could hide an instability; the system
+"""Distance of a spectral radius from one below which rounding could hide an instability. The system
 then counts as unstable."""
 
 
@@ -61,7 +61,7 @@ def optimal_controller(system: LinearSystem) -> Controller:
 def optimal_cost(system: LinearSystem) -> float:
     """Returns J(theta*) by separation: tr(P W) + tr(K'(B'P B + R) K S_filtered).
 
-    It uses no closed loop, so that it is an independent check of `cost` (Astrom 1970, ch. 8).
+    It uses no closed loop, so it is an independent check of `cost` (Astrom 1970, ch. 8).
     """
     K, P = lqr(system)
     L, S = kalman(system)
@@ -116,8 +116,8 @@ def closed_loop(system: LinearSystem, controller: Controller) -> ClosedLoop:
 def cost(system: LinearSystem, controller: Controller) -> float:
     """Returns J (eq:Jpi), the long-run average cost per step, by a Lyapunov equation.
 
-    It is `inf` if the closed loop is not internally stable with a margin of `STABILITY_MARGIN`,
-    even if the unstable mode does not enter the cost.
+    It is `inf` unless the closed loop is internally stable with a margin of `STABILITY_MARGIN`,
+    even if the unstable mode does not affect the cost.
     """
     loop = closed_loop(system, controller)
     covariance = lyapunov(loop.F, loop.G @ _noise(system) @ loop.G.T)

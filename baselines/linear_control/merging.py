@@ -2,13 +2,13 @@
 
 Every method takes controllers of one shape, and returns a `MergedController`; it raises a
 `LinearControlError` if they differ in shape, or there are none.
-The transform T_i of a controller (P_i in the paper) is the one for which
-`controllers[i].transformed(T_i)` is compared with the merged controller. Slips of the paper here:
+For the transform T_i of a controller (P_i in the paper), `controllers[i].transformed(T_i)` is
+compared with the merged controller. Slips of the paper here:
 
 - "Merging step": A-bar is the mean of P_i' A_i P_i; printed is A_i' P_i A_i.
 - eq:linear_obj_inv has C for B in its second term, and A_i P_i for C_i P_i in the third.
 - eq:two_lin_merge has B_1 P for P B_1, and T C for C T^-1 in its equivalent controller.
-- eq:linear_obj_inv_two: P_i = 0 is not optimal, as the remark says; but for any candidate,
+- eq:linear_obj_inv_two: P_i = 0 is not optimal, as the remark says. But for any candidate,
   (P_i S, theta-bar transformed by S) with S to 0 reduces the first and the third term to zero.
   The coordinates of theta-bar must be fixed: here the transform of one controller is I.
 - "this alternating procedure is guaranteed to converge": its linear assignment does not optimize
@@ -58,12 +58,12 @@ def average(controllers: Controllers) -> MergedController:
 def merge_by_permutation(controllers: Controllers, *, iterations: int = 100) -> MergedController:
     """Alternates between averaging and aligning with permutations (paper, "Method 1").
 
-    Minimizes eq:linear_obj. Given the average, the paper aligns by the assignment
-    max <P, A_i' P_old A-bar + B_i B-bar' + C_i' C-bar>, with one side of the quadratic term held at
-    the last permutation. This may increase the objective, and cycle. Here, Frank-Wolfe steps with
-    exact line search on the quadratic assignment are used instead, and a permutation is accepted
-    only if it decreases the objective, which then never increases. The first average is the central
-    controller (`central_index`): the mean of all in their given coordinates resembles none of them.
+    Minimizes eq:linear_obj. Given the average, the paper aligns by the assignment max <P, A_i'
+    P_old A-bar + B_i B-bar' + C_i' C-bar>. It holds one side of the quadratic term at the last
+    permutation, which may increase the objective, and cycle. This function uses Frank-Wolfe steps
+    with exact line search on the quadratic assignment instead. It accepts a permutation only if the
+    objective decreases. The first average is the central controller (`central_index`): the mean of
+    all in their given coordinates resembles none of them.
 
     Args:
         controllers: Controllers of one shape.
@@ -91,11 +91,10 @@ def merge_by_least_squares(controllers: Controllers, *, iterations: int = 200) -
     remark suggests; the objective never increases. Transforms of one controller are exact after one
     iteration.
 
-    All are first brought to balanced coordinates. Otherwise the loss would depend on the
-    coordinates of each controller, and states that hardly affect the law would count as much as
-    others: learned controllers of nearly optimal cost would merge badly. The merged controller has
-    the coordinates of the one whose law is nearest to the mean law (`central_index`), so that the
-    order does not matter.
+    All are first transformed to balanced coordinates. Otherwise the loss would depend on each
+    controller's coordinates, and states with little effect on the law would count as much as
+    others. Learned controllers of nearly optimal cost would then merge badly. The merged controller
+    has the coordinates of the central one (`central_index`), so that the order does not matter.
 
     Args:
         controllers: Controllers of one shape.
@@ -120,12 +119,12 @@ def merge_by_least_squares(controllers: Controllers, *, iterations: int = 200) -
 def merge_by_gradient(controllers: Controllers) -> MergedController:
     """Minimizes eq:linear_obj_inv_two over the merged controller and all T_i (paper, "Method 2").
 
-    In the first stage, the transforms are optimized from I, with the central controller as the
-    merged one. This problem is convex; a negative determinant is reached through singular matrices,
-    at which the loss is finite. In the second stage, the merged controller is always the optimal
-    one for the transforms. Both use L-BFGS. (A descent over all variables from the start is slow if
-    the scales of B and C differ. It can follow a valley in which one transform grows without
-    bound.) Coordinates are chosen as in `merge_by_least_squares`.
+    First, the transforms are optimized from I, with the central controller as the merged one. This
+    problem is convex; a negative determinant is reached through singular matrices of finite loss.
+    Then the merged controller is always the optimal one for the transforms. Both phases use L-BFGS.
+    (A descent over all variables from the start is slow if the scales of B and C differ. It can
+    follow a valley in which one transform grows without bound.) Coordinates are chosen as in
+    `merge_by_least_squares`.
     """
     index = central_index(controllers)
     framed, frames = _balanced(controllers)
@@ -172,11 +171,11 @@ METHODS: dict[str, Callable[[Controllers], MergedController]] = {
 """All methods."""
 
 _STEPS = 2000
-"""Maximum number of steps in each of the two stages of `merge_by_gradient`."""
+"""Maximum number of steps in each of the two phases of `merge_by_gradient`."""
 
 
 def central_index(controllers: Controllers) -> int:
-    """Returns the index of the controller whose law is nearest to the mean law.
+    """Returns the index of the controller with the law nearest to the mean law.
 
     Laws are compared by their impulse responses C A^k B for k < 2n, which do not depend on
     coordinates.

@@ -133,7 +133,7 @@ class Controller:
     def responses(self, count: int) -> np.ndarray:
         """Returns the impulse response C A^k B for k < count, (count, m, p).
 
-        It determines the law, and is the same in all coordinates.
+        It determines the law, in any coordinates.
         """
         _, p, m = self.shape
         responses, state = np.empty((count, m, p)), self.B
@@ -148,7 +148,7 @@ class Controller:
 
 
 def controller_from_vector(vector: np.ndarray, shape: tuple[int, int, int]) -> Controller:
-    """Returns the controller of shape (n, p, m) whose `to_vector` is given."""
+    """Returns the controller of shape (n, p, m) with a given `to_vector`."""
     n, p, m = shape
     A, B, C = np.split(np.asarray(vector, float), [n * n, n * n + n * p])
     return Controller(A.reshape(n, n), B.reshape(n, p), C.reshape(m, n))
@@ -172,9 +172,9 @@ A_STABLE = np.array(
         [0.01, -0.04, 0.72, 0.99],
     ]
 )
-"""State matrix of most experiments. Slip: the paper announces it and leaves it out; this is the
-linearized longitudinal motion of a Boeing 747 that its sources (hong2021lecture, zhang2022multi)
-use with the B that it prints (ft, s, 0.01 rad). The spectral radius is 0.993."""
+"""State matrix of most experiments: the linearized longitudinal motion of a Boeing 747 (ft, s, 0.01
+rad), with spectral radius 0.993. Slip: the paper announces it and leaves it out. Its sources
+(hong2021lecture, zhang2022multi) use this matrix with the paper's B."""
 
 B_STABLE = np.array([[0.01, 0.99], [-3.44, 1.66], [-0.83, 0.44], [-0.47, 0.25]])
 """Input matrix of most experiments."""
@@ -200,7 +200,7 @@ def paper_system(
 
     Args:
         unstable: Whether to return the three-dimensional plant, which is unstable without control.
-        outputs: Number p of rows of a standard Gaussian C (the paper's LQG has 50); None for exact
+        outputs: Number p of rows of a standard Gaussian C (50 in the paper's LQG). None for exact
             states, C = I and V = 0 (the paper's LQR).
         alpha: Weight of the state, one of `STATE_WEIGHTS` in the paper.
         seed: Seed of C.

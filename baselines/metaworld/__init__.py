@@ -1,8 +1,8 @@
-"""Meta-World as an arena: its tasks, environment, experts and datasets, beside tool use's.
+"""Meta-World as an arena: its tasks, environment, experts and datasets.
 
 tasks         names and sets of tasks, and the start of an episode
 env           the environment, with the interface of `envs.recorded_env.RecordedEnv`
-observations  what policies observe: the state, or features of an image
+observations  observations of policies: the state, or features of an image
 encoder       frozen encoders of images
 expert        Meta-World's scripted policies
 

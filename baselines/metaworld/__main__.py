@@ -24,8 +24,8 @@ class ObservationOptions(OptionGroup):
     obs_mode: Literal["state", "features"] | None = None
     """Observations: the state, or features of an image (default: the policy's own)."""
     resnet_weights: Path | None = None
-    """Safetensors file with torchvision's weights of ResNet-18, which makes the features (default:
-    random weights, the encoder "resnet18_random")."""
+    """Safetensors file with torchvision's weights of ResNet-18, for features (default: random
+    weights, the encoder "resnet18_random")."""
 
     def env_kwargs(self, policy: PolicySource) -> dict[str, Any]:
         """Returns the keyword arguments of an environment, as datasets store them.
@@ -59,10 +59,10 @@ class MetaWorldCollectOptions(cli.Options):
     """
 
     episodes: Count
-    """Number of successful episodes that each dataset is to hold."""
+    """Number of successful episodes of each dataset."""
     tasks: str = "mt10"
-    """The tasks of one policy: mt10, mt50, or names with commas between them. Observations say
-    which of these it is, so that datasets of different sets do not fit together."""
+    """The tasks of one policy: mt10, mt50, or names with commas between them. Observations encode
+    the task among these, so datasets of different sets do not fit together."""
     only: tuple[str, ...] = ()
     """Tasks of these to collect (default: all)."""
     policy: PolicyName = EXPERT
@@ -73,7 +73,7 @@ class MetaWorldCollectOptions(cli.Options):
     keep_failures: bool = False
     """Store failed episodes, too, marked as such."""
     verify: bool = False
-    """Run each success again from its actions before it counts, and compare every bit."""
+    """Replay each success from its actions before it counts, and compare every bit."""
     observation: ObservationOptions = ObservationOptions()
     workers: WorkerOptions = WorkerOptions()
 

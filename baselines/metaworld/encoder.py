@@ -1,4 +1,4 @@
-"""Frozen encoders of images, whose name tells their weights."""
+"""Frozen encoders of images, named by their weights."""
 
 import functools
 import hashlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fleet_tools.baselines.policies.resnet import ResNetEncoder
 
 RANDOM_ENCODER = "resnet18_random"
-"""Name of the encoder whose weights are random."""
+"""Name of the encoder with random weights."""
 
 FEATURES = 512
 """Number of features of an image."""
@@ -34,7 +34,7 @@ class FrozenEncoder:
     """A frozen ResNet-18.
 
     Attributes:
-        name: `RANDOM_ENCODER`, or "resnet18-DIGEST" with a hash of the weights that it uses.
+        name: `RANDOM_ENCODER`, or "resnet18-DIGEST" with a hash of its weights.
         network: The network.
     """
 
@@ -44,8 +44,7 @@ class FrozenEncoder:
     def encode(self, image: np.ndarray) -> np.ndarray:
         """Returns the features of an image, (512,) float32.
 
-        The same image gives the same bits on one processor: on one thread, whatever the process
-        uses otherwise.
+        The same image gives the same bits on one processor, because it always uses one thread.
 
         Args:
             image: (height, width, 3) uint8.
@@ -65,12 +64,12 @@ def open_encoder(name: str | None = None, weights: str | Path | None = None) -> 
     """Opens an encoder; environments of one process share it.
 
     Args:
-        name: Its name, if it has to be a certain one.
+        name: Its expected name; None for any.
         weights: A safetensors file with torchvision's names, see `resnet.load_features`; None for
             random weights.
 
     Raises:
-        ConfigError: There is no such file, or it is another encoder.
+        ConfigError: There is no such file, or it has another encoder.
         CheckpointError: The file does not hold the weights of a ResNet-18.
         MissingLibraryError: PyTorch or safetensors is not installed.
     """
@@ -114,9 +113,9 @@ def _require_file(weights: str | Path, name: str | None) -> tuple[Path, os.stat_
 
 @functools.cache
 def _random_encoder() -> FrozenEncoder:
-    """Returns the encoder whose weights are drawn as for an untrained one (He et al. 2015).
+    """Returns the encoder with random weights of an untrained network (He et al. 2015).
 
-    By NumPy and uniformly, as PyTorch's normal numbers may change with its version and processor.
+    NumPy draws them uniformly, as PyTorch's normal numbers may differ by version and processor.
     """
     import torch
 
@@ -134,7 +133,7 @@ def _random_encoder() -> FrozenEncoder:
 
 @functools.lru_cache(maxsize=2)
 def _trained_encoder(path: Path, mtime_ns: int, size: int) -> FrozenEncoder:
-    """Returns the encoder of a file, which is read again when it has changed."""
+    """Returns the encoder of a file, read again after a change of the file."""
     from fleet_tools.baselines.policies.resnet import load_features
 
     network = _network()
@@ -143,10 +142,10 @@ def _trained_encoder(path: Path, mtime_ns: int, size: int) -> FrozenEncoder:
 
 
 def weights_digest(state: "dict[str, torch.Tensor]") -> str:
-    """Returns a hash of the weights that an encoder uses, 16 hexadecimal digits.
+    """Returns a hash of an encoder's weights, 16 hexadecimal digits.
 
     Args:
-        state: The encoder's state dict. BatchNorm's counters, which it does not use, are left out.
+        state: The encoder's state dict. BatchNorm's unused counters are left out.
     """
     digest = hashlib.blake2b(digest_size=8)
     for name, tensor in sorted(state.items()):

@@ -1,4 +1,4 @@
-"""Meta-World's environments with the interface of tool use's."""
+"""Meta-World's environments with the interface of `RecordedEnv`."""
 
 import hashlib
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ IMAGE_SIZE = (640, 480)
 
 @dataclass(frozen=True)
 class _RunningEpisode:
-    """An episode in progress, beside what the simulator holds."""
+    """An episode in progress, besides the simulator's state."""
 
     scene: MetaWorldScene
     state: np.ndarray
@@ -54,23 +54,24 @@ class MetaWorldEnv(RecordedEnv):
       and opening of the gripper; neither objects nor the goal, see
       `observations.FeatureObserver`.
 
-    An episode ends with the first step that Meta-World calls a success, or after 500 steps.
+    An episode ends with Meta-World's first success, or after 500 steps.
 
     Args:
         task: Name of the task, such as "reach-v3".
-        tasks: The tasks among which it is one, see `tasks.task_set`: one policy's.
+        tasks: The tasks of the policy, see `tasks.task_set`.
         obs_mode: "state" or "features".
-        render_mode: None, or "rgb_array" for images of the whole by `render`, which no policy sees.
+        render_mode: None, or "rgb_array" for images of the whole scene by `render`, which policies
+            do not see.
         encoder: Name of the encoder of images, such as "resnet18_random"; None for the one of
-            `resnet_weights`. Stored data name it, so that no other encoder is taken for it.
+            `resnet_weights`. Stored data name it, so that another encoder is refused.
         resnet_weights: File of the encoder's weights, see `encoder.open_encoder`; None for random
             ones.
 
     Raises:
         UnknownNameError: There is no such set, or mode.
-        ConfigError: The task is not in the set, or the weights are not the ones of `encoder`.
+        ConfigError: The task is not in the set, or the weights are another encoder's.
         CheckpointError: The file does not hold the weights of a ResNet-18.
-        MissingLibraryError: Meta-World, or what the observation mode needs, is not installed.
+        MissingLibraryError: Meta-World, or a library of the observation mode, is not installed.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class MetaWorldEnv(RecordedEnv):
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Begins an episode in the scene that `seed` draws, or in `options["scene"]`.
+        """Begins an episode in a scene, drawn by `seed` or given as `options["scene"]`.
 
         Raises:
             ConfigError: It is a scene of another task.
@@ -273,7 +274,7 @@ class MetaWorldEnv(RecordedEnv):
         return self._episode, self._actions, self.state_digest()
 
     def _continue_from(self, state: tuple[_RunningEpisode, list[np.ndarray], int]) -> None:
-        # MuJoCo's state is not all of it: each of Meta-World's tasks has attributes of its own.
+        # MuJoCo's state is not enough: each of Meta-World's tasks has its own attributes.
         episode, actions, digest = state
         self.reset(options={"scene": episode.scene})
         for action in actions:
@@ -311,10 +312,10 @@ def _make(task: str) -> Any:
     require("metaworld", PURPOSE)
     from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 
-    # The raw class: Meta-World's vector environments take half a minute to be made.
+    # The raw class: Meta-World's vector environments take half a minute to create.
     inner: Any = ALL_V3_ENVIRONMENTS[task](reward_function_version=REWARD)
     inner._partially_observable = False
-    # Cached while the goal was hidden, it would clip the goal to zero.
+    # The cached space of a hidden goal would clip the goal to zero.
     vars(inner).pop("sawyer_observation_space", None)
     inner._freeze_rand_vec, inner.seeded_rand_vec = False, True
     inner._set_task_called = True

@@ -35,16 +35,16 @@ def evaluate(
     """Runs a policy in the first scenes of `sim.splits.EVALUATION` of each task.
 
     Args:
-        policy: The policy, made anew for each episode.
+        policy: The policy, created anew for each episode.
         tasks: The tasks, see `tasks.task_set`.
         scenes: Number of scenes of each task.
         workers: Worker processes.
-        env_kwargs: What is observed: keyword arguments of `env.MetaWorldEnv`.
+        env_kwargs: Keyword arguments of `env.MetaWorldEnv`, for observations.
         quiet: Whether to show no progress.
 
     Returns:
-        Plain JSON data: what is observed, and by which encoder; versions, machine, and results by
-        task and of all.
+        Plain JSON data: observations and their encoder, versions, machine, and results by task and
+        of all.
 
     Raises:
         FleetToolsError: There are no such tasks, or the policy cannot act in them.

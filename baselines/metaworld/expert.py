@@ -14,7 +14,7 @@ from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.errors import ConfigError
 
 EXPERT = "fleet_tools.baselines.metaworld.expert:scripted_expert"
-"""Its name, as `--policy` takes it."""
+"""Its name, as a value of `--policy`."""
 
 
 class ScriptedExpert:
@@ -43,7 +43,7 @@ class ScriptedExpert:
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action, (4,), for `env.step`."""
         with warnings.catch_warnings():
-            # That actions will be clipped, at nearly every step.
+            # It warns of clipped actions at nearly every step.
             warnings.simplefilter("ignore", UserWarning)
             state = self._read_state(observation).astype(np.float64)
             return self._through_wrappers(np.asarray(self._policy.get_action(state)))
@@ -52,11 +52,11 @@ class ScriptedExpert:
 def scripted_expert(env: "gymnasium.Env | EnvInterface") -> ScriptedExpert:
     """Returns the expert of an environment's task.
 
-    It reads the state in the environment itself, or as it is observed where only the interface is
+    It reads the state in the environment itself, or from observations if only the interface is
     given.
 
     Raises:
-        ConfigError: The state is not observed, and the environment is not given; or a wrapper
+        ConfigError: The environment is not given, and the state is not observed; or a wrapper
             cannot be inverted.
     """
     from metaworld.policies import ENV_POLICY_MAP

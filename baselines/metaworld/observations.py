@@ -1,6 +1,6 @@
 """Observations of policies in Meta-World besides the task: the state, or image features.
 
-Images are of MuJoCo's renderer with EGL, which needs no display.
+MuJoCo renders images with EGL, which needs no display.
 """
 
 import importlib
@@ -17,14 +17,14 @@ from fleet_tools.perception.opengl import require_driver, require_gl
 from fleet_tools.utils.libraries import GL_COMMAND
 
 CAMERA = "corner2"
-"""Camera whose image is turned upright, from in front of the robot."""
+"""Camera in front of the robot; its images are turned upright."""
 
 _MAX_GEOMETRIES = 2000
 
 OBS_MODES = ("state", "features")
 
 FEATURE_IMAGE_SIZE = (128, 128)
-"""Width and height of the images whose features are observed, in pixels."""
+"""Width and height of the images for features, in pixels."""
 
 _HAND = ("hand_x", "hand_y", "hand_z", "gripper_opening")
 _OBJECTS = tuple(
@@ -40,7 +40,7 @@ STATE = (
     "goal_y",
     "goal_z",
 )
-"""Entries of Meta-World's observation, of which the goal is shown."""
+"""Entries of Meta-World's observation, with the goal."""
 
 
 class MetaWorldObserver(Protocol):
@@ -86,15 +86,15 @@ class FeatureObserver:
     "features", (512,) float32, of the camera's image by a frozen encoder; "hand", (4,) float32,
     position and opening of the gripper.
 
-    The unit of the features names the encoder and the image, so that features of different
-    encoders do not fit together, in datasets as in policies.
+    The unit of the features names the encoder and the image. So features of different encoders do
+    not fit together, in datasets and in policies.
 
     Args:
         simulation: Meta-World's environment.
         encoder: Encoder of images.
 
     Raises:
-        MissingLibraryError: The system has no OpenGL; whether it has a driver shows with the first
+        MissingLibraryError: The system has no OpenGL. A missing driver is found with the first
             image, as drivers do not survive a fork.
     """
 
@@ -164,8 +164,8 @@ def _entry(size: int, unit: str, frame: str | None, entries: tuple[str, ...]) ->
 class MuJoCoRenderer:
     """Renders a simulation from a camera of its model, without shadows.
 
-    In one process with Drake's renderer, its images depend on what that has drawn before; use
-    another process where bits matter.
+    In one process with Drake's renderer, its images depend on Drake's earlier ones; use separate
+    processes for exact bits.
 
     Args:
         model: MuJoCo's model.

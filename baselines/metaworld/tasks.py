@@ -14,7 +14,7 @@ from fleet_tools.utils.libraries import require
 
 META_WORLD = ARENAS["MetaWorld"]
 (META_WORLD_ID,) = META_WORLD.ids
-"""Id for all tasks: `gymnasium.make(META_WORLD_ID, task="reach-v3")`."""
+"""Id of all tasks: `gymnasium.make(META_WORLD_ID, task="reach-v3")`."""
 
 SETS = ("mt10", "mt50")
 """Meta-World's sets of tasks: 10, and all 50."""
@@ -25,16 +25,16 @@ REWARD = "v2"
 PURPOSE = "make its environments"
 
 MAX_STEPS = 500
-"""Number of steps of an episode, which the library's environments do not exceed."""
+"""Number of steps of an episode, the limit of the library's environments."""
 
 
 class MetaWorldTask(Value):
-    """Stored form of a task: everything that its episodes depend on, besides packages.
+    """Stored form of a task: all inputs of its episodes, besides packages.
 
     Attributes:
         task: Name of the task.
         metaworld: Version of Meta-World, which defines it.
-        reward: Meta-World's own version of the reward; its success is judged beside it.
+        reward: Meta-World's version of the reward; success is judged separately.
         max_episode_steps: Number of steps after which an episode ends.
     """
 
@@ -45,13 +45,13 @@ class MetaWorldTask(Value):
 
 
 class MetaWorldScene(Value):
-    """The start of one episode, which its seed determines.
+    """The start of one episode, determined by its seed.
 
     Attributes:
         arena: Name of the arena, see `fleet_tools.registration`.
         task: Name of the task.
         seed: Seed that drew it.
-        random_vector: What was drawn: positions of objects and of the goal, m, and angles, rad.
+        random_vector: Random numbers: positions of objects and of the goal, m, and angles, rad.
     """
 
     arena: Literal["MetaWorld"] = "MetaWorld"
@@ -90,7 +90,7 @@ def task_set(name: str) -> tuple[str, ...]:
 
 
 def env_spec(task: str, tasks: str, **others: Any) -> EnvSpec:
-    """Returns the specification of the environment of a task among a set's.
+    """Returns the specification of the environment of a task, for a policy of a set.
 
     Args:
         task: Name of the task.

@@ -21,7 +21,7 @@
 
 `config`, `part_configs`, `layout`, `reading` and `blueprint` hold values and are imported without
 PyTorch. The PyTorch modules are in `bodies`, `encoders` and `resnet`, `heads`, and `network`, which
-joins them. `policy` has what a policy executes of the chunks that a head gives.
+joins them. `policy` executes the chunks of a head.
 
 Raises:
     MissingLibraryError: PyTorch or safetensors is absent; the message holds the command that

@@ -1,4 +1,4 @@
-"""Blueprints: everything of a policy except its weights, as a value."""
+"""Blueprints: values that describe a policy without its weights."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ VERSION = 1
 """Version of the content and meaning of a blueprint; others are refused."""
 
 _DERIVED: dict[str, "Symmetry"] = {}
-"""Tables of axes that were derived in this process, which takes seconds, by blueprint."""
+"""Tables of axes derived in this process, by blueprint; a derivation takes seconds."""
 
 
 class Blueprint(Value):
@@ -53,14 +53,14 @@ class Blueprint(Value):
         version: `VERSION`.
         config: Configuration of the policy.
         observation: Layout of the entries that it reads, by name.
-        action: Layout of its actions. Entries lie in [-1, 1], as in the whole package; `scale` is
-            the motion that 1 stands for, and `rate_hz` the control rate of the demonstrations.
-        scaling: Scaling of every entry that no encoder reads.
-        env_kwargs: Keyword arguments of the environment whose observations it has learned to
-            read, such as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
+        action: Layout of its actions, with entries in [-1, 1]. `scale` is the motion for an entry
+            of 1, and `rate_hz` the control rate of the demonstrations.
+        scaling: Scaling of every entry without an encoder.
+        env_kwargs: Keyword arguments of the environment that affect its observations, such as
+            {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
         reading: Layout of a keypoint detector's output; None for policies.
-        detector: Blueprint of the detector whose keypoints the policy acts on; None of policies
-            that read all that they act on.
+        detector: Blueprint of the detector that gives the policy its keypoints; None for policies
+            without one.
     """
 
     version: Literal[1] = VERSION
@@ -129,10 +129,9 @@ class Blueprint(Value):
             config: Configuration of the policy.
             observation: Layout of the available entries, such as a dataset's header has.
             action: Layout of the demonstrated actions, likewise.
-            scaling: Scaling of the entries that are read, and perhaps of others; None changes no
-                number.
-            env_kwargs: Keyword arguments of the environment; those that do not affect observations
-                are left out.
+            scaling: Scaling of the entries to read, and perhaps of others; None changes no number.
+            env_kwargs: Keyword arguments of the environment; others than observations' are left
+                out.
 
         Raises:
             LayoutError, UnknownNameError: Such a policy cannot read these entries, see
@@ -170,10 +169,10 @@ class Blueprint(Value):
         return [name for name, array in self.observation.items() if kind_of(name, array) == kind]
 
     def absent(self, name: str) -> np.ndarray:
-        """Returns what stands for an optional entry that a robot lacks, to be broadcast.
+        """Returns a constant in place of an optional entry that a robot lacks, to be broadcast.
 
-        It is the mean of the entry in the data of the scaling, which the network reads as 0; a
-        cloud without points; or a black image.
+        It is the mean of the entry in the scaling, which the network reads as 0; a cloud without
+        points; or a black image.
         """
         array = self.observation[name]
         if kind_of(name, array) != "state":
@@ -181,7 +180,7 @@ class Blueprint(Value):
         return np.array(self.scaling.mean[name], array.dtype).reshape(array.shape)
 
     def completed(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Returns an observation with what stands for the optional entries that it lacks.
+        """Returns an observation with constants in place of missing optional entries.
 
         Raises:
             LayoutError: It has no entry that shows the object.
@@ -226,7 +225,7 @@ class Blueprint(Value):
         return Blueprint.model_validate({**dict(self), **update})
 
     def with_width(self, width: int) -> "Blueprint | None":
-        """Returns the blueprint of policies whose body has another width.
+        """Returns the blueprint of policies with another width of the body.
 
         Returns:
             None if it has no width that can be changed, see `PolicyConfig.with_width`.
@@ -271,9 +270,9 @@ class Blueprint(Value):
         return DetectingNetwork(KeypointDetector(self.detector, self.detector.reading), network)
 
     def arguments(self, seed: int = 0) -> "tuple[Any, ...]":
-        """Returns arguments of the network: an example, and the queries of its head in training.
+        """Returns example arguments of the network, with queries of a head that denoises.
 
-        With these, the network returns what its last linear map does.
+        With these, the network returns the outputs of its last linear map.
 
         Args:
             seed: See `example`.
@@ -290,8 +289,8 @@ class Blueprint(Value):
         """Returns observations of 2 random trajectories of 4 steps, (2, 4, *shape) by name.
 
         Args:
-            seed: Seed of the numbers: normal ones, or colours; every point of a cloud and every
-                padded row is there.
+            seed: Seed of the numbers: normal ones, or colours. Every point of a cloud and every
+                padded row is present.
         """
         import torch
 
@@ -310,12 +309,12 @@ class Blueprint(Value):
     def symmetry(self) -> "Symmetry":
         """Returns the table of the network's axes, for merging.
 
-        The table of a class of a user's own is derived from what the network computes. Other parts'
-        are written by hand, see `PolicyNetwork.symmetry`, which takes milliseconds instead of
-        seconds, and are the same but for names.
+        The table of a user's class is derived from its computation. Tables of other parts are
+        written by hand, see `PolicyNetwork.symmetry`. They take milliseconds instead of seconds,
+        and differ only in names.
 
         Raises:
-            MergeError: The policy has a gate, or no table can be derived; see `derive`.
+            MergeError: The policy is an ensemble, or no table can be derived; see `derive`.
         """
         if not self.config.own_classes or self.config.gate is not None:
             return self.create_empty().symmetry()
@@ -365,8 +364,8 @@ class Blueprint(Value):
         """Checks that the policy can act in an environment of this package.
 
         Raises:
-            LayoutError: The environment lacks an entry that is needed, or has one in another shape,
-                dtype, unit, frame or order, or its actions have another meaning.
+            LayoutError: The environment lacks an entry, or has one of another shape, dtype, unit,
+                frame or order. Or its actions have another meaning.
         """
         offered = describe_observation(env)
         lacks = set(self.optional) - set(offered)

@@ -24,9 +24,9 @@ Hidden = tuple[torch.Tensor, ...]
 class Body(nn.Module, abc.ABC):
     """Turns features into units, step by step.
 
-    One pass over T steps is the same as several passes over its parts, each of which receives the
-    hidden state of the one before. No step depends on a later one, so trajectories of different
-    lengths may be padded at the end.
+    One pass over T steps equals several passes over its parts, each with the hidden state of the
+    one before. No step depends on a later one, so trajectories of different lengths may be padded
+    at the end.
 
     Attributes:
         width: Number of units.
@@ -58,7 +58,7 @@ class Body(nn.Module, abc.ABC):
         """
 
     def unitwise(self, module: str) -> list[str]:
-        """Returns the names of parameters that are a number for each unit, which acts on it alone.
+        """Returns the names of parameters with a number for each unit, which acts on it alone.
 
         Args:
             module: Name of the body in the network.
@@ -69,13 +69,13 @@ class Body(nn.Module, abc.ABC):
 class MLPBody(Body):
     """A multilayer perceptron; its hidden state is empty.
 
-    If it is conditioned on the task, a linear map of the task's features scales and shifts the
-    units of each layer before the ReLU (Perez et al. 2018, eq. 3). At first it changes nothing.
+    With conditioning, a linear map of the task's features scales and shifts units before each ReLU
+    (Perez et al. 2018, eq. 3). At first it changes nothing.
 
     Args:
         config: Its configuration.
         inputs: Number of features that it reads.
-        task: Number of further features that say which task it is; 0 without conditioning.
+        task: Number of further features that identify the task; 0 without conditioning.
     """
 
     def __init__(self, config: MLPConfig, inputs: int, task: int = 0) -> None:
@@ -142,8 +142,8 @@ class RecurrentBody(Body):
     ) -> tuple[torch.Tensor, Hidden]:
         """Computes the units of T steps; see `Body.forward`.
 
-        Under autocast, PyTorch would ask for oneDNN's LSTM in the precision of the features, and
-        cast them afterwards to one in which the processor may have none.
+        Under autocast, PyTorch would use oneDNN's LSTM in the features' precision, and then cast
+        them to one that the processor may not support.
         """
         state: Any = hidden  # PyTorch takes a tensor, or a tuple of two
         if hidden is not None and len(hidden) == 1:
@@ -161,7 +161,7 @@ class RecurrentBody(Body):
 
 
 def lacks_lstm_kernel(precision: torch.dtype) -> bool:
-    """Returns whether oneDNN has no LSTM of a precision for this processor, by asking for one.
+    """Returns whether oneDNN lacks an LSTM of a precision for this processor, by a trial.
 
     PyTorch's own kernels then take its place, see `RecurrentBody.forward`.
     """
@@ -180,18 +180,17 @@ _LARGEST = 0.999
 
 
 class DiagonalBody(Body):
-    """Layers of diagonal linear recurrences, whose memories do not read one another.
+    """Layers of independent diagonal linear recurrences.
 
-    Each layer has states with a decay of their own, and units that read them:
+    Each layer has states, each with its own decay, and units that read them:
 
         s_t = a s_(t-1) + sqrt(1 - a^2) (B x_t + b)        element by element, with 0 < a < 1
         h_t = relu(C s_t + c)
 
-    as in linear recurrent units (Orvieto et al. 2023, sections 3.2 to 3.4: stable by construction,
-    decays drawn from a ring, inputs normalized), with real instead of complex decays. So a state is
-    a unit like others, which may be reordered, averaged and chosen. All steps of a trajectory are
-    computed at once, by doubling (Hillis and Steele 1986), which is the same as one after the
-    other.
+    These are linear recurrent units (Orvieto et al. 2023, sections 3.2 to 3.4) with real instead of
+    complex decays. They are stable by construction, with decays drawn from a ring and normalized
+    inputs. A state can be permuted, averaged and chosen like other units. All steps of a trajectory
+    are computed at once by doubling (Hillis and Steele 1986), with the result of a sequential pass.
 
     Its hidden state is one tensor, (layers, B, width).
 
@@ -263,7 +262,7 @@ def decayed_sums(
 
 
 def _drawn_rates(width: int) -> nn.Parameter:
-    """Returns log(-log(a)) of decays a, of which a^2 is uniform, as in a ring of the plane."""
+    """Returns log(-log(a)) of decays a with uniform a^2, as in a ring of the plane."""
     squares = torch.rand(width) * _LARGEST**2
     return nn.Parameter(torch.log(-0.5 * torch.log(squares.clamp(min=1e-6))))
 
@@ -271,15 +270,15 @@ def _drawn_rates(width: int) -> nn.Parameter:
 class TransformerBody(Body):
     """A causal Transformer, which attends to the last steps of an episode.
 
-    An episode may be of any length, so positions are ages, numbers of steps since a step. Every
-    layer attends to the last `context` steps, and adds a learned number to each score, one for each
-    head and age (Shaw et al. 2018 and Raffel et al. 2020 learn such positions). Keys and values of
-    these steps are the hidden state, so that an action costs the work of one step, and equals the
-    result of a pass over the whole trajectory. L layers reach L (context - 1) steps back. Norms
-    come first (Xiong et al. 2020); there is no dropout.
+    Episodes have any length, so positions are ages, numbers of steps since a step. Every layer
+    attends to the last `context` steps, and adds a learned number to each score, by head and age.
+    Shaw et al. 2018 and Raffel et al. 2020 learn such positions. Keys and values of these steps are
+    the hidden state. So an action costs the work of one step, and equals the result of a pass over
+    the trajectory. L layers reach L (context - 1) steps back. Norms come first (Xiong et al. 2020);
+    there is no dropout.
 
     If it is conditioned on the task, a token made of the task's features in the first step of the
-    episode comes before all steps. Every step attends to it, however long ago it was.
+    episode precedes all steps. Every step attends to it, at any age.
 
     Its hidden state has a tensor for each layer, (2, B, heads, steps, width / heads). These are
     keys and values of the task's token, if there is one, and of at most `context` - 1 steps, the
@@ -288,7 +287,7 @@ class TransformerBody(Body):
     Args:
         config: Its configuration.
         inputs: Number of features that it reads.
-        task: Number of further features that say which task it is; 0 without a token.
+        task: Number of further features that identify the task; 0 without a token.
     """
 
     def __init__(self, config: TransformerConfig, inputs: int, task: int = 0) -> None:

@@ -25,7 +25,7 @@ _JSON_OBJECT = pydantic.TypeAdapter(dict[str, pydantic.JsonValue])
 
 
 class CheckpointError(FleetToolsError, RuntimeError):
-    """A file that is not a complete checkpoint, or one that this version cannot read."""
+    """A file that is not a complete checkpoint, or that this version cannot read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
     Raises:
         CheckpointError: The file is missing, truncated or not a safetensors file (pickles are never
-            read); or it holds no policy, one of another version, or an incomplete one.
+            read). Or it holds no policy, one of another version, or an incomplete one.
     """
     weights, metadata = read_tensors(path, CheckpointError, _REMEDY, "checkpoint")
     with _cannot_be_run(path):
@@ -104,7 +104,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def env_kwargs_of(path: str | Path) -> dict[str, Any]:
-    """Returns the keyword arguments of an environment with the observations that a policy reads.
+    """Returns the keyword arguments of an environment that give a policy its observations.
 
     Weights are not read, and PyTorch is not imported.
 

@@ -1,4 +1,4 @@
-"""The configuration of a policy: a value with all that its observations do not determine."""
+"""The configuration of a policy: all settings that its observations do not determine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,14 +44,13 @@ EncodedKind = Literal["cloud", "image"]
 
 
 class GateConfig(Value):
-    """Several networks in one policy, see `network.GatedNetwork`; merging makes such policies.
+    """A density-gated ensemble, see `network.GatedNetwork`; merging makes such policies.
 
     Attributes:
         members: Number of networks.
-        sharpness: Power of the densities. The entries of a state are far from independent, so that
-            a density of many of them is too sure. With 0, members have equal weights, and there
-            are no densities.
-        reader: Number of the network whose features have the densities, from 0.
+        sharpness: Power of the densities. The entries of a state are not independent, so a density
+            of many of them is overconfident. With 0, members have equal weights, without densities.
+        reader: Number of the network that gives the densities their features, from 0.
     """
 
     members: Annotated[Count, pydantic.Field(le=1000)]
@@ -77,22 +76,19 @@ class PolicyConfig(Value):
         images: Encoder of colour images, the same for all cameras; None for a policy that reads
             none.
         reads: Names of the observation's entries that the policy reads; empty for all.
-        task_hidden: Whether the policy is told its task by nothing but what it sees. It does not
-            read the task's one-hot, nor of padded keypoints the masks and the rows that some task
-            of the demonstrations lacks, see `layout.numbers_read`. It still sees by what scenes of
-            tasks differ, such as the form of a tool or the place of a goal.
+        task_hidden: Whether the policy must infer its task from sight. It does not read the task's
+            one-hot. Of padded keypoints, it reads neither the masks nor the rows that some task of
+            the demonstrations lacks, see `layout.numbers_read`. Scenes may still show the task, by
+            the form of a tool or the place of a goal.
         first_frame: Names of the entries that the policy reads in the first step of an episode
             only, and keeps from then on.
-        optional: Names of the entries that a robot may lack. A constant then stands for them, see
-            `Blueprint.absent`; training hides each of them in half of the episodes, or of the steps
-            of a policy without memory, so that the policy can do without. Every robot has at least
-            one entry that shows the object.
+        optional: Names of the entries that a robot may lack. A constant then replaces them, see
+            `Blueprint.absent`. Training hides each in half of the episodes, or of the steps of a
+            policy without memory. Every robot has at least one entry that shows the object.
         head: Turns units into actions.
-        chunk: Number of actions that the head gives in each step: the one of the step and of the
-            steps that follow.
-        execution: What is executed of these chunks.
-        gate: Several networks of this kind, weighted by the density of what they know; None for
-            one network.
+        chunk: Number of actions that the head gives in each step: of the step and of the next ones.
+        execution: Execution of these chunks.
+        gate: Several networks of this kind as a density-gated ensemble; None for one network.
     """
 
     body: BodyConfig = MLPConfig()
@@ -120,14 +116,14 @@ class PolicyConfig(Value):
     def _hidden_or_told(self) -> Self:
         if self.task_hidden and self.conditioned_on_task:
             raise ValueError(
-                "the task is hidden from a policy whose body is conditioned on it; leave out "
-                "`task_hidden` or the body's `task_conditioning`"
+                "the policy's body is conditioned on a hidden task; leave out `task_hidden` or the "
+                "body's `task_conditioning`"
             )
         return self
 
     @property
     def conditioned_on_task(self) -> bool:
-        """Whether the body is told the task in another way than by features."""
+        """Whether the body reads the task apart from features."""
         body = self.body
         return isinstance(body, MLPConfig | TransformerConfig) and body.task_conditioning != "input"
 
@@ -141,11 +137,11 @@ class PolicyConfig(Value):
     def with_width(self, width: int) -> Self | None:
         """Returns the policy with another number of units in each layer of its body.
 
-        Layers of a head that denoises get as many times their units as the body's do.
+        Layers of a head that denoises are scaled by the same factor.
 
         Returns:
-            None if the body is neither an MLP with layers nor recurrent, the policy is several
-            networks, or no body or head has this width.
+            None if the body is neither an MLP with layers nor recurrent, the policy is an ensemble,
+            or the width is out of range.
         """
         body, resizable = self.body, (MLPConfig, RecurrentConfig, DiagonalConfig)
         if not isinstance(body, resizable) or body.layers == 0 or self.gate is not None:
@@ -171,7 +167,7 @@ class PolicyConfig(Value):
 
     @property
     def own_classes(self) -> list[OwnClassConfig]:
-        """Its parts of classes of a user's own."""
+        """Its parts of a user's classes."""
         parts = (self.body, self.clouds, self.images)
         return [part for part in parts if isinstance(part, OwnClassConfig)]
 
@@ -212,7 +208,7 @@ ARCHITECTURES: dict[str, PolicyConfig] = {
 def policy_config(name: str) -> PolicyConfig:
     """Returns one of the `ARCHITECTURES`.
 
-    Other sizes are made directly, as in PolicyConfig(body=MLPConfig(width=64)).
+    Make other sizes directly, as in PolicyConfig(body=MLPConfig(width=64)).
 
     Raises:
         UnknownNameError: There is no such architecture.
@@ -239,14 +235,14 @@ def read_policy_config(
     settings: Sequence[tuple[str, Any]] = (),
     observations: Sequence[str] | None = None,
 ) -> PolicyConfig:
-    """Reads the configuration of a policy, as command lines give it.
+    """Reads the configuration of a policy from command-line options.
 
     Args:
         source: Name of one of the `ARCHITECTURES`, path of a JSON or YAML file, or "module:Class",
-            a body of a user's own. Classes that it names are trusted from now on.
-        settings: Values that differ from it, by keys such as "body.width". Another `type`, such as
-            "head.type"'s, keeps the former values that it has, too.
-        observations: Names of the entries that the policy reads; as in the source if None.
+            a user's body. Classes that it names are trusted from now on.
+        settings: Changed values, by keys such as "body.width". Another `type`, such as "head.type",
+            keeps the former values that it has, too.
+        observations: Names of the entries that the policy reads; None for the source's.
 
     Raises:
         UnknownNameError, ConfigError: There is no such architecture, or it has no such key or

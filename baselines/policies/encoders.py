@@ -1,4 +1,4 @@
-"""Encoders, which turn an entry of the observation into features: the base class, and PointNet."""
+"""Encoders of entries of the observation: the base class, and PointNet."""
 
 import abc
 from collections.abc import Iterator, Sequence
@@ -42,8 +42,8 @@ class PointNetEncoder(Encoder):
         config: Its configuration.
 
     Attributes:
-        by_winners: Whether it computes as `maxima_over_points` does: the same up to rounding, in a
-            fraction of the time. Training sets it. Merging needs what layers do with all points.
+        by_winners: Whether it computes by `maxima_over_points`: the same up to rounding, but
+            faster. Training sets it. Merging needs the outputs of layers for all points.
     """
 
     by_winners = False
@@ -106,8 +106,8 @@ _BLOCK = 2048
 Winners = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Indices (N,) of clouds, units and points: in this cloud, the unit is largest for this point.
 
-Several points that are equally large have one entry each. Units that ReLU sets to 0 have none, as
-they receive no gradient.
+Equally large points have one entry each. Units that ReLU sets to 0 have none, as they receive no
+gradient.
 """
 
 
@@ -117,19 +117,18 @@ def maxima_over_points(
     """Returns the largest outputs of linear layers with ReLU over the points of each cloud.
 
     A maximum over points depends on few of them: of 1,024 points, between 100 and 250 have the
-    largest output of any unit. So a first pass without gradients finds these, in blocks of which
-    all intermediate results fit the processor's cache, and leaves out absent points. Only the
-    points that it found pass through the hidden layers again, with gradients. Of the last layer,
-    each output needs one point alone: the gradients of its inputs and weights are weighted sums of
-    rows. Outputs and gradients are as for all points, up to rounding. Under autocast, the first
-    pass runs in its precision; gradients have the weights'.
+    largest output of any unit. A first pass without gradients finds these, and leaves out absent
+    points. It works in blocks that fit the processor's cache. Only the points that it found pass
+    through the hidden layers again, with gradients. In the last layer, each output needs only one
+    point: the gradients of its inputs and weights are weighted sums of rows. Outputs and gradients
+    are as for all points, up to rounding. Under autocast, the first pass runs in its precision;
+    gradients have the weights'.
 
-    Where several points have the same largest output, each receives the same part of its gradient,
-    as in `torch.amax`.
+    Points with the same largest output receive equal parts of its gradient, as in `torch.amax`.
 
     Args:
         layers: The layers.
-        points: (clouds, points, n), what the first layer reads; they receive no gradient.
+        points: (clouds, points, n), inputs of the first layer, without gradients.
         present: (clouds, points) bool; other points are left out.
 
     Returns:
@@ -154,7 +153,7 @@ def maxima_over_points(
 
 
 class _Maximum(torch.autograd.Function):
-    """Outputs of a linear layer without bias, each for the rows of its inputs that it has won."""
+    """Outputs of a linear layer without bias, each for the input row that is largest."""
 
     @staticmethod
     def forward(
@@ -216,7 +215,7 @@ def weighted_sums(
 def _find(
     hidden: Sequence[nn.Linear], last: nn.Linear, points: torch.Tensor, present: torch.Tensor
 ) -> tuple[torch.Tensor, Winners]:
-    """Returns the largest outputs without bias, (clouds, units), and the points that have them.
+    """Returns the largest outputs without bias, (clouds, units), and their points.
 
     They are -inf in clouds without points.
     """
@@ -240,14 +239,14 @@ def _find(
 
 
 def _blocks(present: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Yields clouds with about as many points each, until all that have points are done.
+    """Yields clouds with about as many points each, without empty clouds.
 
     Args:
         present: (clouds, points) bool.
 
     Yields:
-        Indices of c clouds, the indices of their points, (c, p), the present ones first, and which
-        of these are present, (c, p) bool.
+        Indices of c clouds; the indices of their points, (c, p), present ones first; and a mask of
+        the present ones, (c, p) bool.
     """
     counts = present.sum(1)
     order = counts.argsort(descending=True)
@@ -265,7 +264,7 @@ def _blocks(present: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor,
 def _winners(
     outputs: torch.Tensor, bias: torch.Tensor
 ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, ...]]]:
-    """Returns the largest outputs of clouds, (c, units), and the points that have them.
+    """Returns the largest outputs of clouds, (c, units), and their points.
 
     Args:
         outputs: (c, p, units); they are changed.

@@ -1,13 +1,12 @@
-"""Heads, which turn units into chunks of actions, and the processes that some learn to run.
+"""Heads, which turn units into chunks of actions, and the processes of heads that denoise.
 
-A process between noise and actions says two things: what its network is asked in training and what
-it should answer, and how its answers lead from noise to actions. Both are functions of all that
-they depend on; random numbers come from a generator that is given, so that training and sampling
-can be repeated.
+A process between noise and actions has two functions. One gives the queries and targets of its
+network in training, the other the path from noise to actions by the network's answers. A given
+generator draws the random numbers, so that training and sampling can be repeated.
 
 Every head ends with a linear map, and learns a regression of this map's outputs, see `Regression`.
-So a merge fits the last map of each kind of head alike, by moments of what it reads and of what it
-should answer. `side_by_side` says how several heads act together.
+So a merge fits the last map of every kind of head by moments of its inputs and targets.
+`side_by_side` makes several heads act together.
 """
 
 import math
@@ -53,7 +52,7 @@ class LinearHead(nn.Linear):
 
 
 class DenoisingHead(nn.Module):
-    """A network that leads from noise to actions, step by step, given units.
+    """A network that leads from noise to actions step by step, given units.
 
     Args:
         config: Its configuration.
@@ -88,13 +87,13 @@ class DenoisingHead(nn.Module):
         noisy: torch.Tensor | None = None,
         time: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Returns the chunks of actions to which answers lead, or the answers at one time.
+        """Returns the chunks of actions at the end of the path, or the answers at one time.
 
         Args:
             answer: The answers of this head, or of several together.
             units: (..., width).
-            noisy: Noise from which to begin, of deviation 1, (..., n); zeros if None. With times,
-                there may be several for each row of units, (..., draws, n).
+            noisy: Initial noise of deviation 1, (..., n); zeros if None. With times, it may have
+                several rows for each row of units, (..., draws, n).
             time: Times at which to answer, (..., 1) or (..., draws, 1); None for actions.
 
         Returns:
@@ -126,24 +125,23 @@ class DenoisingHead(nn.Module):
 
 
 Answer = Callable[..., torch.Tensor]
-"""answer(noisy, time): what the network says of noisy actions (..., n) at times (..., 1); answer()
+"""answer(noisy, time): the network's outputs for noisy actions (..., n) at times (..., 1); answer()
 of a linear head."""
 
 
 def side_by_side(
     heads: Sequence[LinearHead | DenoisingHead], units: Sequence[torch.Tensor]
 ) -> Answer:
-    """Returns the answers of several heads of one kind, (..., n, heads), each of its own units.
+    """Returns the answers of several heads of one kind, (..., n, heads), each from its own units.
 
-    They act together by a weighted sum of these answers, at each step of one process from one
-    noise, as one head with one last matrix does. This head's hidden layers are theirs side by side:
-    each reads the units of its own body, and the noisy actions and the time, which all read. The
-    last matrix reads the last hidden units of all. So a fit of it minimizes the loss by which each
-    head was trained.
+    Heads act together by a weighted sum of these answers at each step from a common noise. This
+    equals one head with one last matrix. Its hidden layers are theirs side by side: each reads its
+    own body's units, and all read the noisy actions and the time. The last matrix reads the last
+    hidden units of all. A fit of it minimizes the training loss of each head.
 
     Args:
         heads: The heads.
-        units: The units of each one's body, (..., width).
+        units: Units of the body of each head, (..., width).
     """
     if isinstance(heads[0], LinearHead):
         answers = [head(read) for head, read in zip(heads, units, strict=True)]
@@ -154,7 +152,7 @@ def side_by_side(
     firsts, width = [layer.weight for layer in layers[0]], units[0].shape[-1]
     weights = [torch.stack([weight[:, width:] for weight in firsts])]  # (heads, out, in)
     weights += [torch.stack([layer.weight for layer in each]) for each in layers[1:]]
-    # Of the first layer, what does not depend on noise and time, once: (..., heads, out).
+    # The part of the first layer without noise and time is computed once: (..., heads, out).
     pairs = zip(units, firsts, strict=True)
     begin = torch.stack([read @ weight[:, :width].T for read, weight in pairs], -2) + biases[0]
 
@@ -173,9 +171,9 @@ class Regression(NamedTuple):
     """Queries of a head, and the targets of its last linear map.
 
     Attributes:
-        inputs: What it reads beside units: nothing, or noisy actions (..., n) and times (..., 1).
+        inputs: Its inputs besides units: nothing, or noisy actions (..., n) and times (..., 1).
         target: (..., n).
-        absolute: Whether its loss is the absolute error, or else the squared one.
+        absolute: Whether its loss is the absolute error, instead of the squared one.
     """
 
     inputs: tuple[torch.Tensor, ...]
@@ -219,7 +217,7 @@ def largest_target(head: HeadConfig, action: float) -> float:
 def first_noise(
     head: HeadConfig, shape: tuple[int, ...], generator: np.random.Generator
 ) -> tuple[torch.Tensor, ...]:
-    """Returns the inputs of a head to act: noise of a shape (..., n) in float32, or nothing."""
+    """Returns a head's initial inputs: noise of a shape (..., n) in float32, or nothing."""
     if isinstance(head, LinearHeadConfig):
         return ()
     return (torch.from_numpy(generator.standard_normal(shape, np.float32)),)
@@ -229,8 +227,8 @@ def first_noise(
 class Flow:
     """Straight paths x_t = (1 - t) z + t a from noise z to actions a (Liu et al. 2023, eq. 1).
 
-    The network answers with the velocity; the mean of a - z given x_t makes the flow that takes the
-    distribution of z to a's (Lipman et al. 2023, theorem 2).
+    The network answers with the velocity. The mean of a - z given x_t is a flow from the
+    distribution of z to the actions' (Lipman et al. 2023, theorem 2).
 
     Attributes:
         unit: Number of an action that counts as 1 on these paths; z is a standard normal.
@@ -248,7 +246,7 @@ class Flow:
         return Regression((torch.lerp(z, a, time), time), a - z)
 
     def sample(self, answer: Answer, noisy: torch.Tensor) -> torch.Tensor:
-        """Returns the actions to which the path leads that begins at `noisy`, (..., n)."""
+        """Returns the actions at the end of the path from `noisy`, (..., n)."""
         for step in range(self.steps):
             noisy = noisy + answer(noisy, _time(noisy, step / self.steps)) / self.steps
         return self.unit * noisy
@@ -259,7 +257,7 @@ class Diffusion:
     """Gaussian diffusion x = sqrt(b) a + sqrt(1 - b) z (Ho et al. 2020, eq. 4).
 
     The network answers with the noise z. b falls with the level by the cosine schedule of Nichol
-    and Dhariwal 2021 (eq. 17); time is the level's number divided by the number of all.
+    and Dhariwal 2021 (eq. 17). Time is the level's number divided by `levels`.
 
     Attributes:
         unit: Number of an action that counts as 1; z is a standard normal.
@@ -282,7 +280,7 @@ class Diffusion:
     def sample(self, answer: Answer, noisy: torch.Tensor) -> torch.Tensor:
         """Returns actions by DDIM without noise (Song et al. 2021, eq. 12), (..., n).
 
-        The actions that each step foresees are clipped to [-1, 1], where all actions lie.
+        Each step's prediction is clipped to [-1, 1], the range of actions.
         """
         visited = np.linspace(self.levels, 0, self.steps + 1).round() / self.levels
         for now, then in pairwise(visited.tolist()):
@@ -296,7 +294,7 @@ class Diffusion:
 
 
 def _kept(time: torch.Tensor) -> torch.Tensor:
-    """Returns b, the part of the actions' variance that is kept; 1 at time 0."""
+    """Returns b, the fraction of the actions' variance that remains; 1 at time 0."""
     offset = 0.008
     cosine = ((time + offset) / (1 + offset) * math.pi / 2).cos()
     return (cosine / math.cos(offset / (1 + offset) * math.pi / 2)).square().clamp(1e-4, 1.0)

@@ -1,4 +1,4 @@
-"""A policy that reads keypoints from clouds, and acts by a policy that learned from keypoints."""
+"""A policy that detects keypoints in clouds, for a policy that learned from exact keypoints."""
 
 from collections.abc import Mapping
 
@@ -19,17 +19,17 @@ from fleet_tools.config.values import parse
 from fleet_tools.envs.array_spec import layout_differences
 
 _MEMORY = 2 + len(HeldTool._fields)
-"""Number of tensors that a reading network remembers beside its policy's."""
+"""Number of tensors in a detector's memory, before its policy's."""
 
 
 class KeypointDetector(PolicyNetwork):
-    """Gives the numbers of a `Reading` in place of actions; `Blueprint.create` returns it.
+    """A network with a `Reading` as output in place of actions; `Blueprint.create` returns it.
 
-    Coordinates are learned relative to the mean of the points of their part.
+    It learns coordinates relative to the mean of the points of their part.
 
     Args:
         blueprint: Blueprint of the detector.
-        reading: What its numbers are.
+        reading: Layout of its output.
     """
 
     def __init__(self, blueprint: Blueprint, reading: Reading) -> None:
@@ -53,9 +53,9 @@ class KeypointDetector(PolicyNetwork):
 class DetectingNetwork(nn.Module):
     """A keypoint detector, and a policy that acts on its keypoints.
 
-    Its hidden state has, before the policy's, the sum of the numbers for the tasks since the
-    beginning of the episode, by which it decides for one, and the angles of parts with a symmetry.
-    Then come the entries of a `HeldTool`, by which the tool is put where the hand holds it.
+    Its hidden state begins with the sum of the task scores since the beginning of the episode,
+    which chooses the task. The angles of parts with a symmetry follow. Then come the entries of a
+    `HeldTool`, which corrects the tool's position in the hand, and the policy's hidden state.
 
     Args:
         detector: Network of the detector.
@@ -81,11 +81,11 @@ class DetectingNetwork(nn.Module):
     def read(
         self, observations: Mapping[str, torch.Tensor], memory: Hidden | None = None
     ) -> tuple[dict[str, torch.Tensor], Hidden]:
-        """Reads keypoints.
+        """Detects keypoints.
 
         Args:
             observations: See `forward`.
-            memory: What it returned after the steps before; None at the beginning of episodes.
+            memory: The memory after the steps before; None at the beginning of episodes.
 
         Returns:
             Keypoints of tool and object by the names of entries, (B, T, rows, 4), and the memory.
@@ -108,7 +108,7 @@ class DetectingNetwork(nn.Module):
                     numbers[row, step], int(scores[row].argmax()), former
                 )
             tool, followed = read[:, step, 0], angles
-            # Rows without a keypoint repeat the first: zeros would not lie still in the hand.
+            # Rows without a keypoint repeat the first: zeros would move in the hand.
             shown = np.where(tool[..., 3:] > 0, tool, tool[:, :1])[..., :3].astype(float)
             held = held or HeldTool.begin(shown, X_WE[:, step])
             points, held = held.follow(shown, X_WE[:, step])
@@ -121,7 +121,7 @@ class DetectingNetwork(nn.Module):
         return {name: given[:, :, number] for number, name in enumerate(NAMES)}, kept
 
     def symmetry(self) -> Symmetry:
-        """Raises an error, since such a policy is made of a keypoint detector and a policy.
+        """Raises an error, since its detector and its policy are merged separately.
 
         Raises:
             MergeError: Always.
@@ -133,14 +133,14 @@ class DetectingNetwork(nn.Module):
 
 
 def attached(policy: Checkpoint, detector: Checkpoint) -> Checkpoint:
-    """Returns a policy that acts on the keypoints that a keypoint detector reads.
+    """Returns a policy that acts on the keypoints of a keypoint detector.
 
     Args:
         policy: A policy that learned from keypoints.
         detector: A detector.
 
     Raises:
-        LayoutError: The detector is none, or the policy does not read keypoints as it gives them.
+        LayoutError: The detector is a policy, or the policy needs keypoints of another layout.
     """
     weights = {
         f"{name}.{key}": weight

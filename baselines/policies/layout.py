@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fleet_tools.dataset.normalization import Statistics
 
 Kind = Literal["state"] | EncodedKind
-"""Reading of an entry: as it is (state), or by the encoder of its kind."""
+"""Reading of an entry: by the encoder of its kind, or as it is (state)."""
 
 _SHOWING: tuple[str, ...] = ("keypoints", "masked_keypoints", "points", "rgb")
 """Kinds of entries that show the world, and not the robot."""
@@ -29,7 +29,7 @@ _PREFIXES: dict[EncodedKind, str] = {"cloud": "pointnet_", "image": "resnet_"}
 
 
 class LayoutError(FleetToolsError, ValueError):
-    """Observations or actions whose layout is not the one that a policy reads or returns."""
+    """Observations or actions of another layout than the policy's."""
 
 
 def kind_of(name: str, array: ArraySpec) -> Kind:
@@ -61,10 +61,10 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
         offered: The available entries.
 
     Raises:
-        UnknownNameError: The policy reads an entry that is not available; or it keeps one of the
-            first step, or can do without one, that it does not read.
-        LayoutError: The policy lacks an encoder for an entry, or has one without an entry; or a
-            robot may lack the only entry that shows the object.
+        UnknownNameError: The policy reads an entry that is not available; or an entry of
+            `first_frame` or `optional` is not among those to read.
+        LayoutError: An entry lacks an encoder, or an encoder lacks an entry; or a robot may lack
+            the only entry that shows the object.
     """
     for name in config.reads:
         if name not in offered:
@@ -113,16 +113,16 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
 
 
 def entries_of_sight(read: Layout) -> list[str]:
-    """Returns the entries that show the object, of which a robot has at least one.
+    """Returns the entries that show the object; a robot has at least one of them.
 
-    These are keypoints, clouds and images. Where a policy reads none, any entry may show it.
+    These are keypoints, clouds and images. If a policy reads none, any entry may show it.
     """
     found = [name for name, array in read.items() if array.kind in _SHOWING and name != NAMES[0]]
     return found or list(read)
 
 
 def entries_with_masks(read: Layout) -> list[str]:
-    """Returns the names of padded keypoints, whose masks say which task it is.
+    """Returns the names of padded keypoints, which identify the task by their masks.
 
     Tasks with as many keypoints have the same masks.
 
@@ -142,16 +142,16 @@ def entries_with_masks(read: Layout) -> list[str]:
 def numbers_read(
     config: PolicyConfig, read: Layout, scaling: "Scaling", names: list[str]
 ) -> np.ndarray:
-    """Returns which numbers of entries a policy reads: all, unless its task is hidden.
+    """Returns a mask of the numbers that a policy reads: all, unless its task is hidden.
 
-    Masks and rows of padded keypoints are hidden that some task lacks: rows whose mask was not 1 in
-    all data of which the scaling is. Without such data, these are all.
+    A hidden task also hides padded keypoints that some task lacks, with their masks: rows with a
+    mask below 1 in the scaling's data. Without such data, all are hidden.
 
     Args:
         config: Configuration of the policy.
         read: Layout of the entries.
         scaling: Scaling of the entries.
-        names: Names of entries, which no encoder reads.
+        names: Names of entries without an encoder.
 
     Returns:
         (n,) bool, entries one after another in row-major order.
@@ -170,10 +170,10 @@ def numbers_read(
 
 
 def require_offered(read: Layout, offered: Layout) -> None:
-    """Checks that all entries which a policy reads are available and described alike.
+    """Checks that all entries of a policy are available in the expected layout.
 
     Raises:
-        LayoutError: They are not; the message names every difference.
+        LayoutError: They are not; the message lists every difference.
     """
     errors = layout_differences(read, offered)
     if errors:
@@ -187,7 +187,7 @@ def require_observed(read: Layout, observation: Mapping[str, np.ndarray]) -> Non
     """Checks that an observation holds a policy's entries, in their shapes and dtypes.
 
     Raises:
-        LayoutError: It does not; the message names every difference.
+        LayoutError: It does not; the message lists every difference.
     """
     if not isinstance(observation, Mapping):
         raise LayoutError(
@@ -203,7 +203,7 @@ def require_observed(read: Layout, observation: Mapping[str, np.ndarray]) -> Non
 
 
 def _what_works(config: PolicyConfig, offered: Layout) -> str:
-    """Returns the options of programs by which a policy with this body reads what there is."""
+    """Returns the options of programs with which a policy of this body can read the entries."""
     if config.own_classes:
         return "Your own classes read the entries in `clouds`, `images` and `reads`."
     kinds: dict[str, Kind] = {}
@@ -232,11 +232,11 @@ def _brief(array: ArraySpec) -> str:
 
 
 class Scaling(Value):
-    """Offset and divisor of each entry that no encoder reads, stored with the policy.
+    """Offset and divisor of each entry without an encoder, stored with the policy.
 
-    Scaling belongs to a policy and not to its weights: an average of models that scale their inputs
-    differently would read numbers as none of its models does. Policies with several scalings are
-    merged by one, see `merged_checkpoints.with_common_scaling`.
+    Scaling belongs to a policy and not to its weights, since averaged weights need inputs of one
+    scale. Policies with several scalings are merged with a common one, see
+    `merged_checkpoints.with_common_scaling`.
 
     Attributes:
         mean: Subtracted numbers in row-major order, by the entry's name.
@@ -257,8 +257,8 @@ class Scaling(Value):
     def of(cls, statistics: Mapping[str, "Statistics"]) -> Self:
         """Returns the scaling by the statistics of data.
 
-        A number that never changes is only centred, as in `Statistics.normalize`, because its
-        deviation may be a rounding error. Point clouds are left out; `PointNetConfig` has a unit.
+        A constant number is only centred, as in `Statistics.normalize`, because its deviation may
+        be a rounding error. Point clouds are left out; `PointNetConfig` has a unit.
 
         Args:
             statistics: Statistics by the entry's name, such as
@@ -301,7 +301,7 @@ class Scaling(Value):
             )
             center = weights @ means
             spread = np.sqrt(weights @ (stds**2 + (means - center) ** 2))
-            # Numbers that are the same in all stay as they are, without rounding.
+            # Equal numbers stay as they are, without rounding.
             same = (means == means[0]).all(0), ((means == means[0]) & (stds == stds[0])).all(0)
             mean[name] = tuple(np.where(same[0], means[0], center).tolist())
             std[name] = tuple(np.where(same[1], stds[0], spread).tolist())

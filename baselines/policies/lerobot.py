@@ -1,4 +1,4 @@
-"""A policy of LeRobot that learned an exported dataset, as one that can be served.
+"""A policy of LeRobot, trained on an exported dataset, as a policy to serve.
 
 This module runs in an environment of LeRobot's, which needs neither Drake nor Ray. In a checkout:
 
@@ -38,7 +38,7 @@ _drawing = threading.Lock()
 
 
 class LeRobotPolicy:
-    """Acts as a policy of LeRobot does in its own rollouts, on the processor.
+    """Acts as a policy of LeRobot in its own rollouts, on the CPU.
 
     Args:
         folder: Folder of the checkpoint.
@@ -48,8 +48,7 @@ class LeRobotPolicy:
         observation: Layout of the entries that it reads.
 
     Raises:
-        CheckpointError: LeRobot cannot load it, or it reads or returns something else than the
-            dataset has.
+        CheckpointError: LeRobot cannot load it, or its inputs or outputs differ from the dataset's.
         MissingLibraryError: LeRobot is absent.
     """
 
@@ -65,7 +64,7 @@ class LeRobotPolicy:
                 f"{folder} is a folder, as policies of LeRobot are, but LeRobot is not installed "
                 f"({error}). Serve it from an environment with LeRobot: docs/tutorials/serving.md."
             ) from error
-        overrides = {"device_processor": {"device": "cpu"}}  # whatever it was trained on
+        overrides = {"device_processor": {"device": "cpu"}}  # for any device of its training
         try:
             with contextlib.redirect_stdout(sys.stderr):  # stdout is the program's
                 config = configs.PreTrainedConfig.from_pretrained(folder)
@@ -75,7 +74,7 @@ class LeRobotPolicy:
                 self._before, self._after = factory.make_pre_post_processors(
                     config, str(folder), preprocessor_overrides=overrides
                 )
-        except Exception as error:  # of LeRobot, whatever it is
+        except Exception as error:  # LeRobot's errors have many types
             raise CheckpointError(f"LeRobot cannot load {folder}: {error}") from error
         self._names = FeatureNames.of(header.observation)
         self._inputs = [*config.input_features]
@@ -92,7 +91,7 @@ class LeRobotPolicy:
         """Forgets the last episode, and the rest of a chunk.
 
         Args:
-            seed: What the policy draws in this episode follows from it.
+            seed: Seed of the policy's draws in this episode.
         """
         import torch
 
@@ -115,7 +114,7 @@ class LeRobotPolicy:
 
 
 def served_lerobot(folder: Path, header_file: Path | None) -> Served:
-    """Reads a checkpoint of LeRobot that is to be served.
+    """Reads a checkpoint of LeRobot to be served.
 
     Args:
         folder: Folder of the checkpoint.
@@ -146,7 +145,7 @@ def served_lerobot(folder: Path, header_file: Path | None) -> Served:
 
 
 def _require_fit(config: Any, names: FeatureNames, header: Header) -> None:
-    """Checks that a policy reads and returns what the dataset has."""
+    """Checks that a policy reads and returns the dataset's entries."""
     zeros = {name: np.zeros(array.shape) for name, array in header.observation.items()}
     offered = {name: array.shape for name, array in names.features_of_step(zeros).items()}
     for name in names.color_images.values():  # LeRobot's images begin with their channels

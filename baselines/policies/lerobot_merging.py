@@ -1,7 +1,7 @@
 """Policies of LeRobot as a merge problem, and the folder of a merged one.
 
-Like `lerobot`, it runs in an environment of LeRobot's. ACT and diffusion policies are known; the
-table of axes is derived from what the network computes when it acts.
+Like `lerobot`, it runs in an environment of LeRobot's. It supports ACT and diffusion policies; the
+table of axes is derived from the computation of an acting network.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from fleet_tools.storage import strict_json
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _PREFIX = "policy."
-"""What precedes a policy's names in `ActingNetwork`."""
+"""Prefix of a policy's names in `ActingNetwork`."""
 
 _IMAGES = "observation.images"
 
@@ -37,30 +37,30 @@ _OF_TRAINING = (
     "pretrained_path", "pretrained_backbone_weights", "dropout", "kl_weight", "compile_model",
     "compile_mode", "optimizer_", "scheduler_", "do_mask_loss_for_padding", "drop_n_last_frames",
 )  # fmt: skip
-"""Beginnings of fields of `config.json` that say nothing of what a trained policy does."""
+"""Prefixes of fields of `config.json` that do not affect a trained policy."""
 
 
 class ActingNetwork(nn.Module):
-    """What of a policy of LeRobot acts, as a function of tensors.
+    """The acting part of a policy of LeRobot, as a function of tensors.
 
     Args:
         policy: An ACT or a diffusion policy.
 
     Raises:
-        MergeError: It is another one.
+        MergeError: It is another policy.
     """
 
     def __init__(self, policy: Any) -> None:
         super().__init__()
         if policy.name not in ("act", "diffusion"):
             raise MergeError(
-                f"The policy is {policy.name!r}, and of LeRobot's only act and diffusion are known "
-                "here. Merge its modules by `fleet_merging.merge` with an `example`."
+                f"The policy is {policy.name!r}, but only LeRobot's act and diffusion are "
+                "supported. Merge its modules by `fleet_merging.merge` with an `example`."
             )
         self.policy = policy
 
     def forward(self, observations: Mapping[str, torch.Tensor], *noisy: torch.Tensor) -> Any:
-        """Returns the chunk of an ACT policy, or what a diffusion policy says of noisy actions.
+        """Returns the chunk of an ACT policy, or a diffusion policy's answer for noisy actions.
 
         Args:
             observations: By feature; of a diffusion policy, of several steps.
@@ -109,13 +109,13 @@ def lerobot_problem(
 
     Args:
         folders: Folder of each, `pretrained_model`.
-        base: Folder of the policy from which all were trained, for methods on task vectors.
+        base: Folder of the common initial policy, for methods on task vectors.
         averaging_weights: See `MergeProblem`.
         seed: See `MergeProblem`.
         method: The method.
 
     Raises:
-        IncompatiblePoliciesError: Two are not of one config, or scale by other statistics.
+        IncompatiblePoliciesError: Two differ in config, or in the statistics of their scaling.
         MissingLibraryError: LeRobot is absent.
         MergeError: A policy cannot be read, or is of an unknown kind; see `problem_of`.
     """
@@ -153,26 +153,26 @@ def _load(folder: Path) -> Any:
         factory = importlib.import_module("lerobot.policies.factory")
     except ImportError as error:
         raise MissingLibraryError(
-            f"{folder} is a policy of LeRobot, which is not here ({error}). Merge it in an "
-            "environment of LeRobot's own: docs/tutorials/own_models.md."
+            f"{folder} is a policy of LeRobot, which is not installed ({error}). Merge it in an "
+            "environment with LeRobot: docs/tutorials/own_models.md."
         ) from error
     try:
         with contextlib.redirect_stdout(sys.stderr):
             config = configs.PreTrainedConfig.from_pretrained(folder)
             config.device = "cpu"
             return factory.get_policy_class(config.type).from_pretrained(folder, config=config)
-    except Exception as error:  # of LeRobot, whatever it is
+    except Exception as error:  # LeRobot's errors have many types
         raise MergeError(f"LeRobot cannot load {folder}: {error}") from error
 
 
 def _require_alike(one: Path, other: Path) -> None:
-    """Raises an error unless two policies are of one config, and scale by the same statistics."""
+    """Raises an error unless two policies have the same config and statistics."""
     if found := differences(*map(_config, (one, other))):
         raise IncompatiblePoliciesError(
-            f"{one} and {other} are not of one config: in the first, {'; '.join(found)}. Weights "
-            "can be merged only where they mean the same: train both with the same --policy.NAME. "
-            "What only acting reads, such as n_action_steps and num_inference_steps, may be made "
-            f"the same in {_CONFIG}."
+            f"{one} and {other} have different configs: in the first, {'; '.join(found)}. Only "
+            "weights with the same meaning can be merged: train both with the same --policy.NAME. "
+            "Settings of acting alone, such as n_action_steps and num_inference_steps, may be set "
+            f"equal in {_CONFIG}."
         )
     names = sorted({each.name for folder in (one, other) for each in _statistics(folder)})
     differing = []
@@ -187,7 +187,7 @@ def _require_alike(one: Path, other: Path) -> None:
         ]
     if differing:
         raise IncompatiblePoliciesError(
-            f"{one} and {other} scale by other statistics: {', '.join(dict.fromkeys(differing))}. "
+            f"{one} and {other} differ in statistics: {', '.join(dict.fromkeys(differing))}. "
             "Train both by the statistics of all data: export the datasets together, or copy "
             "meta/stats.json of one export into the other before training."
         )

@@ -1,4 +1,4 @@
-"""Checkpoints of policies as a merge problem, and the policy that a merge made of them."""
+"""Checkpoints of policies as a merge problem, and the merged policy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -24,17 +24,17 @@ from fleet_tools.baselines.policies.network import ENCODER_MODULES, FEATURES
 from fleet_tools.baselines.policies.part_configs import LinearHeadConfig, OwnClassConfig
 
 _BY_FEATURES = ("density_gated_ensemble", "gated_refit", "distillation")
-"""Methods that have to know where encoders end."""
+"""Methods that need the end of the encoders."""
 
 
 def with_common_scaling(
     checkpoints: Sequence[Checkpoint], averaging_weights: AveragingWeights | None = None
 ) -> list[Checkpoint]:
-    """Returns policies that scale their inputs by pooled statistics, and act as before.
+    """Returns policies that scale their inputs by pooled statistics, with unchanged actions.
 
     Args:
-        checkpoints: Policies that differ in nothing but their scaling and their weights.
-        averaging_weights: Each one's part of the pooled statistics; equal ones if None.
+        checkpoints: Policies that differ only in their scaling and their weights.
+        averaging_weights: Part of each in the pooled statistics; equal ones if None.
 
     Raises:
         MergeError: A policy does not begin with an affine map of the scaled numbers.
@@ -57,7 +57,7 @@ def rescaled(checkpoint: Checkpoint, scaling: Scaling) -> Checkpoint:
     for network in (own, common):
         network.load_state_dict(dict(checkpoint.weights))
     example = blueprint.example()
-    for name in blueprint.names("state"):  # numbers as the policy's data have them
+    for name in blueprint.names("state"):  # as in the policy's data
         shape, rows = blueprint.observation[name].shape, checkpoint.blueprint.scaling.arrays([name])
         offset, divisor = (torch.from_numpy(row).reshape(shape) for row in rows)
         example[name] = offset + divisor * example[name]
@@ -88,17 +88,16 @@ def checkpoint_problem(
     Args:
         blueprint: Blueprint of all of them.
         models: Their weights.
-        data_holders: For each the holder of its own data.
-        shared: Holder of common data, by which statistics of BatchNorms are measured, too.
+        data_holders: Holder of each one's data.
+        shared: Holder of common data, which also gives the statistics of BatchNorms.
         averaging_weights: See `MergeProblem`.
         base: See `MergeProblem`.
         seed: See `MergeProblem`.
-        method: The method, for what cannot be merged by it.
+        method: The method, to check that it is possible.
 
     Raises:
-        MergeError: The method weighs policies by features of their encoders or draws such features,
-            and it is not known what reads these; or the policies are gated, and themselves made of
-            several.
+        MergeError: The method uses features of encoders, and their use in the body is unknown; or
+            the policies are ensembles themselves.
         FleetToolsError: See `MergeProblem`.
     """
     symmetry, network = blueprint.symmetry(), blueprint.create().eval()
@@ -143,10 +142,10 @@ def checkpoint_problem(
 def merged_checkpoint(
     blueprint: Blueprint, result: MergeResult, notes: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """Returns the policy that a merge made: a network, or several with a gate or equal weights.
+    """Returns the merged policy: a network, or several as a density-gated or uniform ensemble.
 
     Args:
-        blueprint: Blueprint of the policies that were merged.
+        blueprint: Blueprint of the merged policies.
         result: The result of `checkpoint_problem`'s merge.
         notes: See `Checkpoint`.
     """
@@ -176,7 +175,7 @@ def network_like(blueprint: Blueprint, state: State) -> torch.nn.Module | None:
 
     Args:
         blueprint: The blueprint.
-        state: The weights, perhaps of something else.
+        state: The weights, perhaps not of a policy.
     """
     resized = blueprint_like(blueprint, state)
     return None if resized is None else resized.create().eval()
@@ -192,7 +191,7 @@ def blueprint_like(blueprint: Blueprint, state: State) -> Blueprint | None:
     if len(given.get(name, ())) != 2 or not hasattr(body, "width"):
         return None
     resized = blueprint.with_width(body.width + given[name][1] - own[name][1])
-    # Without numbers, a network takes no memory, however wide it is.
+    # A network without numbers takes no memory at any width.
     fits = resized is not None and _shapes(resized.create_empty().state_dict()) == given
     return resized if fits else None
 
@@ -232,7 +231,7 @@ def _state_size(blueprint: Blueprint, encoding: Any) -> int | None:
 
 
 def _encoders(blueprint: Blueprint, maps: Sequence[AffineMap]) -> Encoders | None:
-    """Returns a policy's encoders; None if it has none, or it is not known what reads them."""
+    """Returns a policy's encoders; None if it has none, or if their use in the body is unknown."""
     config = blueprint.config
     if not config.encoders or blueprint.reading or isinstance(config.body, OwnClassConfig):
         return None
@@ -244,7 +243,7 @@ def _encoders(blueprint: Blueprint, maps: Sequence[AffineMap]) -> Encoders | Non
 
 
 def _encoder_names() -> tuple[str, ...]:
-    """Returns what the names of encoders' parts begin with."""
+    """Returns the prefixes of the names of encoders' parts."""
     return tuple(f"{module}." for module in ENCODER_MODULES.values())
 
 
@@ -257,7 +256,7 @@ def _arguments_of(
 ) -> tuple[Any, ...]:
     """See `MergeProblem.arguments_of`.
 
-    What a head that denoises reads lies between noise and actions that the teacher draws.
+    The inputs of a head that denoises lie between noise and actions that the teacher draws.
     """
     (observations,), head = as_observations(states), blueprint.config.head
     if isinstance(head, LinearHeadConfig):

@@ -1,4 +1,4 @@
-"""Networks of policies: features of all entries that they read, a body, and a head; or several."""
+"""Networks of policies: features of all entries, a body, and a head; or several networks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead, side
 from fleet_tools.baselines.policies.layout import entries_with_masks, numbers_read
 
 FEATURES = "<features>"
-"""Name by which a network is given what `PolicyNetwork.features` returns, as its only entry; no
-entry of an observation has such a name."""
+"""Name of precomputed features, see `PolicyNetwork.features`, as the network's only entry; entries
+of observations never have this name."""
 
 ENCODER_MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 """Names of the encoders in state dicts, which checkpoints contain."""
@@ -93,13 +93,13 @@ class PolicyNetwork(nn.Module):
         """Computes the chunks of actions of T steps of B trajectories.
 
         Args:
-            observations: The entries that the policy reads by name, (B, T, *shape), in their own
-                dtypes or, except for images, in the weights'; or the `FEATURES` alone.
+            observations: The entries of the policy by name, (B, T, *shape), in their own dtypes or,
+                except for images, in the weights'. Or the `FEATURES` alone.
             hidden: Hidden state after the steps before; None at the beginning of episodes.
-            noisy: Inputs of a head that denoises alone, see `DenoisingHead.outputs`: the noise from
-                which it begins, (B, T, chunk * 6), zeros if it is not given. For the network's
-                answers at some times, as in training, these follow, (B, T, 1). Then there may be
-                several draws for each step, (B, T, draws, chunk * 6).
+            noisy: Only of a head that denoises, see `DenoisingHead.outputs`: its initial noise, (B,
+                T, chunk * 6); zeros by default. In training, times follow, (B, T, 1), for the
+                network's answers. Then there may be several draws for each step, (B, T, draws,
+                chunk * 6).
 
         Returns:
             Actions (B, T, chunk * 6), the step's own first, not clipped, or the answer; and the
@@ -108,16 +108,16 @@ class PolicyNetwork(nn.Module):
         return self.decide(self.features(observations), hidden, *noisy)
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Returns the features that the body reads, (B, T, n); each step's depend on it alone.
+        """Returns the features of the body, (B, T, n); each step's depend only on it.
 
-        The last ones are the masks that say which task it is, if the body is conditioned on them.
+        The last ones are the masks that identify the task, if the body is conditioned on it.
         """
         if (given := observations.get(FEATURES)) is not None:
             return given
         parts: list[torch.Tensor] = []
         for encoding in self._encodings:
-            # In one pass, so that BatchNorm learns with the statistics with which it will act,
-            # those of all cameras together.
+            # One pass, so that BatchNorm has the same statistics in training and acting: of all
+            # cameras together.
             rows = torch.stack([observations[name] for name in encoding.entries])
             parts += encoding.encoder(rows)
         if self._state_names:
@@ -126,7 +126,7 @@ class PolicyNetwork(nn.Module):
         return torch.cat(parts, -1)
 
     def scaled_state(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Returns all entries that no encoder reads, scaled, (B, T, n); hidden numbers are 0."""
+        """Returns all entries without an encoder, scaled, (B, T, n); hidden numbers are 0."""
         state = torch.cat([observations[name].flatten(2) for name in self._state_names], -1)
         scaled = (state - self.mean) / self.std
         return torch.where(self.shown, scaled, 0.0) if self._hides else scaled
@@ -158,7 +158,7 @@ class DensityGate(nn.Module):
     """Weights of the members, in proportion to powers of Gaussian densities.
 
     Args:
-        config: Configuration of the gate.
+        config: Configuration of the ensemble.
         size: Number of features.
     """
 
@@ -169,7 +169,7 @@ class DensityGate(nn.Module):
         super().__init__()
         self._sharpness = config.sharpness
         self.register_buffer("means", torch.zeros(config.members, size))
-        # Of the inverse covariances, factor @ factor.T.
+        # Factors of the inverse covariances, factor @ factor.T.
         self.register_buffer("factors", torch.eye(size).repeat(config.members, 1, 1))
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
@@ -178,23 +178,23 @@ class DensityGate(nn.Module):
 
 
 class GatedNetwork(nn.Module):
-    """Networks of one kind as one policy, weighted by the density of the observation in their data.
+    """Networks of one kind as a density-gated ensemble.
 
-    A network that learned from one robot's data is right where these data lie. The gate holds the
-    mean and the covariance of what one of the networks reads of each network's data: the scaled
-    state, or its own encoders' features. It weighs the networks' answers by powers of the densities
-    of these Gaussians at present. This is a mixture of experts with the gate of Xu et al. (1995),
-    which needs no training. In memory and computation it is as large as all its members together.
+    A network that learned from one robot's data is right where these data lie. `gate` has a
+    Gaussian for each network: the mean and covariance of a common state over its data. This state
+    is the scaled one, or the features of one network's encoders. The networks' answers have weights
+    in proportion to powers of these densities. This is the mixture of experts of Xu et al. (1995),
+    without training. It needs the memory and computation of all its members together.
 
     Answers of heads that denoise are weighted at each step from noise to actions, see
     `heads.side_by_side`.
 
     Args:
-        config: Configuration of the gate.
+        config: Configuration of the ensemble.
         members: The networks; they scale the state alike.
 
     Attributes:
-        gate: The gate; None for the mean of the members.
+        gate: The weights of the members; None for their mean.
     """
 
     def __init__(self, config: GateConfig, members: list[PolicyNetwork]) -> None:
@@ -210,7 +210,7 @@ class GatedNetwork(nn.Module):
     ) -> tuple[torch.Tensor, Hidden]:
         """Computes chunks of actions; see `PolicyNetwork.forward`.
 
-        The hidden state consists of all members', one after the other.
+        The hidden state has all members' tensors, one after the other.
         """
         members = [cast(PolicyNetwork, member) for member in self.members]
         length = 0 if hidden is None else len(hidden) // len(members)
@@ -238,7 +238,7 @@ class GatedNetwork(nn.Module):
         return heads[0].outputs(answer, units[0], *noisy), states
 
     def symmetry(self) -> Symmetry:
-        """Raises an error, since such a policy is made of merged ones and not merged itself.
+        """Raises an error, since an ensemble is not merged itself.
 
         Raises:
             MergeError: Always.

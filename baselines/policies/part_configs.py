@@ -1,6 +1,6 @@
 """Configurations of the parts of a policy: bodies, encoders, heads, and execution of chunks.
 
-Each is a frozen value that creates its module, and is imported without PyTorch.
+Each is a frozen value that creates its module, and can be imported without PyTorch.
 """
 
 import importlib
@@ -31,7 +31,7 @@ class ModuleConfig(Value):
     """Base class of the configurations of torch modules.
 
     Attributes:
-        module: Where its class is, as "module:class" of this package.
+        module: Place of its class, as "module:class" of this package.
     """
 
     module: ClassVar[str]
@@ -40,9 +40,9 @@ class ModuleConfig(Value):
         """Returns a new module.
 
         Args:
-            sizes: Of a body, the number of features that it reads, and if it is conditioned on the
-                task, of further ones that say which it is. Of a head, the numbers of units and of
-                entries of a chunk of actions; none of an encoder.
+            sizes: Of a body, the number of features, and with conditioning on the task, the number
+                of further ones that identify it. Of a head, the numbers of units and of entries of
+                a chunk of actions. None of an encoder.
         """
         module, _, name = self.module.partition(":")
         imported = importlib.import_module(f"fleet_tools.baselines.policies.{module}")
@@ -53,10 +53,10 @@ class MLPConfig(ModuleConfig):
     """Layers of ReLU units, without memory.
 
     Attributes:
-        layers: Number of hidden layers; the default of all bodies is the paper's, 4. With none, the
-            policy is linear in what it reads.
+        layers: Number of hidden layers; the default of all bodies is the paper's, 4. With 0, the
+            policy is linear in its inputs.
         width: Number of units of each layer.
-        task_conditioning: "input": the task is known from the features alone; "film": the task also
+        task_conditioning: "input": only the features identify the task. "film": the task also
             scales and shifts the units of every layer (FiLM, Perez et al. 2018).
     """
 
@@ -68,7 +68,7 @@ class MLPConfig(ModuleConfig):
 
 
 class RecurrentConfig(ModuleConfig):
-    """Stacked recurrent layers, whose state lasts for an episode.
+    """Stacked recurrent layers, with a state that lasts for an episode.
 
     Attributes:
         type: Kind of the layers; "elman" has tanh units (the paper's eq. rnn).
@@ -105,7 +105,7 @@ class TransformerConfig(ModuleConfig):
         heads: Number of heads of each layer, which divides the width.
         feedforward: Number of units of each layer's feedforward part.
         context: Number of steps that a layer attends to, including the present one.
-        task_conditioning: "input": the task is known from the features alone; "token": it is also
+        task_conditioning: "input": only the features identify the task. "token": the task is also
             the first token of the sequence, to which all steps attend.
     """
 
@@ -130,10 +130,10 @@ class PointNetConfig(ModuleConfig):
 
     Attributes:
         widths: Number of units of each layer.
-        unit_m: Length that counts as 1, m: about the size of a tool, so that coordinates are
-            neither much smaller nor much larger than the mask beside them.
-        part_unit_m: The same of points relative to the mean of their part's, which is then given
-            beside them; 0 for coordinates as they are.
+        unit_m: Length that counts as 1, m: about the size of a tool, so that coordinates and the
+            mask have similar magnitudes.
+        part_unit_m: Likewise for coordinates relative to the mean of their part, as additional
+            inputs; 0 for none.
     """
 
     module: ClassVar[str] = "encoders:PointNetEncoder"
@@ -149,11 +149,11 @@ class ResNet18Config(ModuleConfig):
         width: Number of channels of the first stage; each further one doubles it, and halves
             width and height.
         stages: Number of stages; fewer than the original's four leave more pixels for `pooling`.
-        pooling: How channels become features: "mean" over pixels, as in the original, or
-            "position", the mean pixel of a channel's softmax over pixels (Levine et al. 2016).
-            The latter says where something is rather than how much of it there is.
-        frozen: Whether its weights and statistics stay as they are given, as in the paper's
-            Meta-World experiments; see `resnet.load_features`.
+        pooling: Features of channels: "mean" over pixels, as in the original. "position": the mean
+            pixel of a channel's softmax over pixels (Levine et al. 2016). The latter gives the
+            place of an object rather than its amount.
+        frozen: Whether its weights and statistics stay constant, as in the paper's Meta-World
+            experiments; see `resnet.load_features`.
     """
 
     module: ClassVar[str] = "resnet:ResNetEncoder"
@@ -173,18 +173,18 @@ class OwnClassConfig(Value):
     """A body or an encoder of a class of your own, a torch module.
 
     A body is made as `Class(inputs, **arguments)`, from its number of features, and called as
-    `body(features, hidden)`, see `bodies.Body.forward`; an encoder is made as `Class(**arguments)`
-    and called as in `encoders.Encoder.forward`. Both have an attribute `width`, the number of what
-    they return. Tables of axes for merging are derived from what they compute.
+    `body(features, hidden)`, see `bodies.Body.forward`. An encoder is made as `Class(**arguments)`,
+    and called as in `encoders.Encoder.forward`. Both have an attribute `width`, their number of
+    outputs. Tables of axes for merging are derived from their computation.
 
-    The class is imported only if its module is trusted, see `fleet_tools.utils.imports`: because
-    the command line names it, or `FLEET_TOOLS_TRUSTED_MODULES` does. A checkpoint trusts nothing.
+    The class is imported only if its module is trusted, see `fleet_tools.utils.imports`. The
+    command line or `FLEET_TOOLS_TRUSTED_MODULES` must name it; a checkpoint trusts nothing.
 
     Attributes:
         name: The class, as "module:Class".
         arguments: Keyword arguments of its constructor, as plain data.
-        memory: Of a body, whether its units depend on earlier steps, so that it has to learn from
-            whole episodes.
+        memory: Of a body, whether its units depend on earlier steps, so that it learns from whole
+            episodes.
     """
 
     type: Literal["class"] = "class"
@@ -199,7 +199,7 @@ class OwnClassConfig(Value):
             inputs: Of a body, the number of features that it reads.
 
         Raises:
-            ConfigError: The class is not trusted, does not exist, cannot be made, or is no torch
+            ConfigError: The class is not trusted, does not exist, raises an error, or is no torch
                 module with a width.
         """
         from torch import nn
@@ -251,9 +251,9 @@ class LinearHeadConfig(ModuleConfig):
     """A linear layer.
 
     Attributes:
-        loss: "squared": it learns the mean of what is demonstrated; "absolute": the median, with
-            gradients that do not vanish with small errors, as in ACT (Zhao et al. 2023). Merges
-            that fit a last layer fit the mean in both cases.
+        loss: "squared": it learns the mean of demonstrated actions. "absolute": the median, with
+            gradients that do not vanish for small errors, as in ACT (Zhao et al. 2023). Merges that
+            fit a last layer fit the mean in both cases.
     """
 
     module: ClassVar[str] = "heads:LinearHead"
@@ -266,10 +266,10 @@ class FlowHeadConfig(ModuleConfig):
 
     Attributes:
         layers: Number of hidden layers of the network that gives the velocity.
-        width: Number of units of each of them. A head with half as many units as the body trains
-            faster than one with as many.
-        unit: Number of an action that counts as 1 beside the noise, whose deviation is 1;
-            demonstrated actions' is about 0.2.
+        width: Number of units of each of them. Half the body's width trains faster than its full
+            width.
+        unit: Number of an action that counts as 1 on the scale of the noise, with deviation 1. The
+            deviation of demonstrated actions is about 0.2.
         steps: Number of Euler steps from noise to actions.
     """
 
@@ -325,10 +325,10 @@ class EnsembleConfig(Value):
 
 
 class HorizonConfig(Value):
-    """The first actions of a chunk one after another, then the next one's.
+    """The first actions of a chunk one after another, then of a new chunk.
 
     Attributes:
-        steps: Number of actions that are executed of a chunk.
+        steps: Number of executed actions of a chunk.
     """
 
     type: Literal["horizon"] = "horizon"

@@ -1,6 +1,6 @@
-"""A network that acts, by the protocol `fleet_tools.policies.policy.Policy`, here or served.
+"""A network that acts by the protocol `fleet_tools.policies.policy.Policy`, here or served.
 
-It predicts a chunk of actions in each step; `execute` says what is done of them.
+It predicts a chunk of actions in each step; `execute` chooses the action.
 """
 
 import weakref
@@ -39,7 +39,7 @@ def execute(
 
     Args:
         config: How chunks are executed.
-        former: What was remembered after the step before; nothing at the beginning of an episode.
+        former: Chunks to remember from the step before; none at the beginning of an episode.
         chunk: The chunk of this step, (n, 6).
 
     Returns:
@@ -75,10 +75,10 @@ def ensemble_weights(count: int, decay: float) -> np.ndarray:
 
 
 class NetworkPolicy:
-    """Acts on one observation after another; keeps the network's hidden state and chunks.
+    """Acts step by step; keeps the network's hidden state and chunks.
 
-    A head that begins with noise draws it from a generator that is the same in every episode, so
-    actions follow from the observations since `reset`.
+    A head that begins with noise draws it from the same generator state in every episode. So
+    actions depend only on the observations since `reset`.
 
     Args:
         checkpoint: The policy as a value.
@@ -113,7 +113,7 @@ class NetworkPolicy:
         self.reset()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what a copy has; it may continue the episode in a copy of the environment."""
+        """Returns the state of a copy, which may continue the episode in another environment."""
         return {**vars(self), "_acts_in": None}
 
     def reset(self) -> None:
@@ -129,8 +129,7 @@ class NetworkPolicy:
         """Returns an action, (6,) float32 in [-1, 1], as `env.step` takes it.
 
         Raises:
-            LayoutError: The observation is not what the policy reads; its hidden state stays as it
-                is.
+            LayoutError: The observation does not fit the policy; its hidden state is unchanged.
             PolicyError: The policy remembers an episode of another environment.
         """
         if isinstance(observation, Mapping):
@@ -178,15 +177,14 @@ def load_checkpoint_policy(
 
     Args:
         path: Path of the checkpoint.
-        env: The environment in which it is to act, if it is known: units, frames, the order of
-            keypoints and the scale of actions must be as in training. Shapes and dtypes are
-            checked in any case.
+        env: The environment in which it is to act, if known. Its units, frames, order of keypoints
+            and scale of actions must be as in training. Shapes and dtypes are always checked.
         device: Device of the computation.
 
     Raises:
         CheckpointError: See `load_checkpoint`.
         LayoutError: See `Blueprint.require_environment`.
-        ConfigError: A wrapper of the environment hides what it reads, or cannot be inverted.
+        ConfigError: A wrapper of the environment hides an input of it, or cannot be inverted.
     """
     checkpoint = load_checkpoint(path)
     if env is not None and checkpoint.blueprint.reading is None:
@@ -195,7 +193,7 @@ def load_checkpoint_policy(
 
 
 def served_checkpoint(path: Path) -> Served:
-    """Reads a checkpoint that is to be served, see `fleet_tools.policies.policy_server`.
+    """Reads a checkpoint to be served, see `fleet_tools.policies.policy_server`.
 
     Args:
         path: Path of the checkpoint.

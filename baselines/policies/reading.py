@@ -1,9 +1,9 @@
-"""Keypoints as numbers that a network can read from point clouds, and the tool in the hand.
+"""Keypoints as a network's output for point clouds, and the tool in the hand.
 
-A part that looks the same after some turns, such as a hexagonal nut, does not show which of its
-sides has which name. Several names fit a cloud, and their mean is a turn between them. So a network
-learns such a part's keypoints as they are before it is turned. It learns the turn by cosine and
-sine of a multiple of its angle, which are the same for all turns that look alike.
+A part that looks the same after some turns, such as a hexagonal nut, does not show the names of its
+sides. Several assignments of names fit a cloud, and their mean is a turn between them. So a network
+learns the keypoints of such a part before its turn. It learns the turn by cosine and sine of a
+multiple of its angle, which are the same for all turns that look alike.
 """
 
 from typing import Annotated, Literal, NamedTuple, Self
@@ -20,9 +20,9 @@ NAMES: tuple[str, str] = ("tool_keypoints", "object_keypoints")
 CLOUD = "point_cloud"
 """Entry of the observation that a keypoint detector reads."""
 HAND = "end_effector_pose"
-"""Entry of the observation by which the tool is put where the hand holds it."""
+"""Entry of the observation that corrects the tool's position in the hand."""
 TURN_WEIGHT = 0.3
-"""Factor of numbers that only have to tell cases apart: a named turn, and the task."""
+"""Factor of outputs that only distinguish cases: a named turn, and the task."""
 
 
 class RotationalSymmetry(Value):
@@ -31,9 +31,9 @@ class RotationalSymmetry(Value):
     Attributes:
         part: The part.
         fold: Number of turns that look alike, within a circle.
-        axis: Rows of the keypoints from and to which the axis of the turns leads.
-        marker: Row of the keypoint whose angle about the axis is the angle of the part.
-        reference: Number of the axis of the end effector's frame from which angles are measured.
+        axis: Rows of the keypoints at the start and the end of the axis.
+        marker: Row of the keypoint that defines the angle of the part about the axis.
+        reference: Number of the axis of the end effector's frame with angle 0.
     """
 
     part: Part
@@ -78,14 +78,14 @@ class TaskReading(Value):
 
 
 class Reading(Value):
-    """The row of numbers that stands for the keypoints of tool and object, and for the task.
+    """The row of numbers for the keypoints of tool and object, and for the task.
 
-    First come coordinates of `rows` keypoints of the tool, and of the object, in the end effector's
-    frame, by `unit_m`, before the part is turned. Rows beyond a part's keypoints are the first. The
-    tool's are where the cloud shows them, which a delay displaces, see `HeldTool`.
-    Then comes (cos a, sin a, cos fold a, sin fold a) of the turn's angle a of each part, zeros
-    without a symmetry; and last the task's one-hot. The one-hot, cos a and sin a are multiplied by
-    `TURN_WEIGHT`.
+    It begins with coordinates of `rows` keypoints of the tool, and of the object, before the part
+    is turned. They are in the end effector's frame and in `unit_m`. Rows beyond a part's keypoints
+    repeat the first. The tool's keypoints are at their position in the cloud, which a delay
+    displaces, see `HeldTool`. (cos a, sin a, cos fold a, sin fold a) of the angle a of each part
+    follow, zeros without a symmetry. The task's one-hot is last. The one-hot, cos a and sin a are
+    multiplied by `TURN_WEIGHT`.
 
     Attributes:
         tasks: The tasks.
@@ -120,7 +120,7 @@ class Reading(Value):
         return self.coordinates + 8 + len(self.tasks)
 
     def targets(self, keypoints: tuple[np.ndarray, np.ndarray], tasks: np.ndarray) -> np.ndarray:
-        """Returns the numbers of steps.
+        """Returns the targets of steps.
 
         Args:
             keypoints: Keypoints of tool and object in the end effector's frame, (n, rows, 3 or
@@ -150,16 +150,16 @@ class Reading(Value):
         return np.concatenate([each.reshape(steps, -1) for each in rows], 1).astype(np.float32)
 
     def masks(self, task: int) -> np.ndarray:
-        """Returns which rows of tool and object a task has, (2, rows) bool."""
+        """Returns masks of the rows of tool and object that a task has, (2, rows) bool."""
         counts = [getattr(self.tasks[task], part) for part in PARTS]
         return np.arange(self.rows) < np.array(counts)[:, None]
 
     def keypoints(
         self, numbers: np.ndarray, task: int, former: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the keypoints that a row stands for.
+        """Returns the keypoints of a row of numbers.
 
-        Of the turns that look alike, it is the one next to the former, or to the named turn.
+        Of the turns that look alike, it takes the nearest to the former, or to the named turn.
 
         Args:
             numbers: (size,).
@@ -196,7 +196,7 @@ def turn_angles(points: np.ndarray, symmetry: RotationalSymmetry) -> np.ndarray:
         symmetry: Its symmetry.
 
     Returns:
-        (n,): the angle of the marker, from where the reference points in the plane of the turns.
+        (n,): the angle of the marker, from the reference's projection onto the plane of the turns.
     """
     x, y, _ = _frames(points, symmetry)
     arm = points[:, symmetry.marker] - points[:, symmetry.axis[0]]
@@ -241,12 +241,12 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 class HeldTool(NamedTuple):
     """Memory of the tool's keypoints, for a batch of B episodes.
 
-    A cloud is given in the present frame of the end effector, and shows the world when images were
-    taken. Until the present the hand has moved on, so of a delayed cloud the tool lies where the
-    hand held it then: displaced by as much as the hand has moved.
+    A cloud is in the present frame of the end effector, but shows the world at the time of the
+    images. If images are delayed, the hand has moved since, and the tool appears displaced by this
+    motion.
 
-    The hand holds the tool without slip. So of the possible delays, no step and one step, that is
-    taken with which the keypoints have varied least in the hand, without a delay if both are equal.
+    The hand holds the tool without slip. So the delay, 0 or 1 step, is estimated by the smaller
+    variation of the keypoints in the hand; 0 if both are equal.
 
     Attributes:
         X_WE: Pose of the end effector in the step before, (B, 3, 4).
@@ -262,7 +262,7 @@ class HeldTool(NamedTuple):
 
     @classmethod
     def begin(cls, shown: np.ndarray, X_WE: np.ndarray) -> Self:
-        """Returns the memory before the first step, which cameras show without a delay.
+        """Returns the memory before the first step, which has no delay.
 
         Args:
             shown: Keypoints in the first step, see `follow`.
@@ -275,8 +275,8 @@ class HeldTool(NamedTuple):
         """Returns the keypoints in the hand, (B, rows, 3), m, and the next memory.
 
         Args:
-            shown: Keypoints where the cloud shows them, in the present frame of the end effector,
-                (B, rows, 3), m.
+            shown: Keypoints at their position in the cloud, in the present frame of the end
+                effector, (B, rows, 3), m.
             X_WE: Pose of the end effector, (B, 3, 4).
         """
         held = np.stack([shown, in_other_frame(shown, X_WE, self.X_WE)], 1)

@@ -1,11 +1,10 @@
 """An encoder of images: ResNet-18 (He et al. 2016), without its classifier.
 
-Its parameters have torchvision's names, so that weights trained there can be loaded. It has
-BatchNorm like the original, rather than GroupNorm: those weights need it, it leaves every channel
-free where groups would tie channels together, and merging can recompute its statistics
-(`merging.modules.recompute`). BatchNorm has two costs: an average of models needs images for
-that, and in training mode the features of a step depend on its batch, including the padding. A
-frozen encoder has neither.
+Its parameters have torchvision's names, so that weights trained there can be loaded. These weights
+need BatchNorm. Unlike GroupNorm, it also leaves every channel free, and merging can recompute its
+statistics (`merging.modules.recompute`). BatchNorm has two costs. An average of models needs images
+to recompute them. In training mode, the features of a step depend on its batch, with its padding. A
+frozen encoder has neither cost.
 """
 
 from collections.abc import Iterable
@@ -26,8 +25,8 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and deviation of ImageNet's red, green and blue in [0, 1], which trained weights expect."""
 
 _NARROW = 16
-"""Number of input channels below which pixels are left out before a convolution of single pixels,
-rather than by its stride, which is the same map.
+"""Number of input channels below which indexing leaves out pixels before a convolution of single
+pixels. Its stride would be the same map.
 
 With AVX2, below 8 channels, oneDNN's gradient of the weights of a strided one is wrong, and it
 writes beyond its memory (uxlfoundation/oneDNN, issue 6035). Blocks of AVX-512 have 16 channels.
@@ -122,7 +121,7 @@ def mean_positions(channels: torch.Tensor) -> torch.Tensor:
 def load_features(encoder: ResNetEncoder, path: Path) -> None:
     """Loads weights into an encoder, such as ImageNet's, before a policy is trained.
 
-    `CONVERSION` stores torchvision's; their classifier ("fc") is ignored, as are stages that the
+    `CONVERSION` stores torchvision's. Their classifier ("fc") is ignored, as are parts that the
     encoder lacks. BatchNorm's counters ("num_batches_tracked") may be missing.
 
     Args:

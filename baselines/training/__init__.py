@@ -16,7 +16,7 @@
     loss = validate(blueprint, Trajectories(validation, blueprint), config, state.weights)
     save_checkpoint(path, Checkpoint(blueprint, state.weights))
 
-Training follows from these values alone, so that it continues from a stored state as if it had
-never stopped, in this process or in another. `python -m fleet_tools.baselines.train` adds files,
-progress and rollouts (`run`, `record`, `rollouts`).
+Training depends on these values alone, so it can continue from a stored state as if it had never
+stopped, also in another process. `python -m fleet_tools.baselines.train` adds files, progress and
+rollouts (`run`, `record`, `rollouts`).
 """

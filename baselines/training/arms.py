@@ -22,7 +22,7 @@ _ENCODERS: Mapping[str, Kind] = {"clouds": "cloud", "images": "image"}
 
 @dataclass(frozen=True)
 class Arm:
-    """A training of an audit.
+    """A training run of an audit.
 
     Attributes:
         task: Name of the task.
@@ -31,7 +31,7 @@ class Arm:
         dataset: Folder of its demonstrations.
         observations: Entries that it reads; empty for all.
         settings: Settings of its architecture.
-        validation_fraction: Fraction of the demonstrations from which it does not learn.
+        validation_fraction: Fraction of the demonstrations for validation.
     """
 
     task: str
@@ -53,18 +53,18 @@ def observation_arms(
 ) -> list[Arm]:
     """Returns for each dataset and architecture one arm that reads everything, and others.
 
-    Each of the others lacks one entry beside the robot's own senses, or all of them, or reads them
-    in the first step only.
+    Each of the others lacks one entry besides the robot's proprioception, or all of them, or reads
+    them in the first step only.
 
     Args:
         datasets: Folders of the datasets, one of each task.
         architectures: Names of architectures.
-        lacking: Entries of which an arm lacks one; empty for all arms.
+        lacking: Entries to leave out, one in each arm; empty for all arms.
 
     Raises:
         DatasetError: A dataset cannot be read.
-        ConfigError, UnknownNameError: Two datasets are of one task, or have nothing beside the
-            robot's senses; or there is no such architecture or entry.
+        ConfigError, UnknownNameError: Two datasets are of one task, or have nothing besides
+            proprioception; or there is no such architecture or entry.
     """
     arms = []
     for folder in datasets:
@@ -99,7 +99,7 @@ def observation_arms(
 def _without_encoders(
     architecture: str, layout: Layout, reads: Sequence[str]
 ) -> list[tuple[str, Any]]:
-    """Returns the settings without encoders of which no entry is left."""
+    """Returns the settings without encoders that have lost all entries."""
     config = policy_config(architecture)
     kinds = {kind_of(name, layout[name]) for name in reads}
     return [
@@ -115,7 +115,7 @@ def demonstration_arms(
     """Returns an arm for each dataset, architecture and number of episodes to learn from.
 
     Args:
-        datasets: Folders of the datasets; the first is the one to which others are compared.
+        datasets: Folders of the datasets; the others are compared to the first.
         architectures: Names of architectures.
         episodes: Numbers of episodes to learn from; empty for nine tenths of the smallest dataset.
 

@@ -1,4 +1,4 @@
-"""Augmentation of observations: other clouds, colours and sensors of a scene, for every batch."""
+"""Augmentation of point clouds, colours and sensors, drawn anew for every batch."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -16,12 +16,12 @@ def augmented(
     changes: Iterable[tuple[str, CloudAugmentation | ImageAugmentation]],
     generator: torch.Generator,
 ) -> dict[str, torch.Tensor]:
-    """Returns observations with other clouds and images.
+    """Returns observations with augmented clouds and images.
 
     Args:
         observations: (..., *shape) by name.
-        changes: Names of entries, and what is done to them, in the order of draws.
-        generator: Draws, on the CPU; the same draws whatever the device.
+        changes: Names of entries and their augmentation, in the order of draws.
+        generator: Draws, on the CPU; the same draws on every device.
     """
     changed = dict(observations)
     for name, change in changes:
@@ -43,8 +43,8 @@ def some_hidden(
     Args:
         observations: (B, T, *shape) by name.
         absent: Constants for the entries that a robot may lack, in the order of draws.
-        sights: Entries that are not hidden where all of them would be.
-        generator: Draws, on the CPU; the same draws whatever the device.
+        sights: Entries that remain where all of them would be hidden.
+        generator: Draws, on the CPU; the same draws on every device.
     """
     hidden, items = dict(observations), len(next(iter(observations.values())))
     lacks = {name: torch.rand(items, generator=generator) < HIDDEN for name in absent}
@@ -61,12 +61,12 @@ def some_hidden(
 def augmented_cloud(
     cloud: torch.Tensor, config: CloudAugmentation, generator: torch.Generator
 ) -> torch.Tensor:
-    """Returns other clouds.
+    """Returns augmented clouds.
 
     Args:
         cloud: (..., points, 4), see `PointNetEncoder`.
-        config: What is done to them.
-        generator: Draws, on the CPU; the same draws whatever the device.
+        config: The augmentation.
+        generator: Draws, on the CPU; the same draws on every device.
     """
     if config.dropout > 0:
         cloud = _some_points(cloud, config.dropout, generator)
@@ -81,7 +81,7 @@ def augmented_cloud(
 
 
 def _some_points(cloud: torch.Tensor, dropout: float, generator: torch.Generator) -> torch.Tensor:
-    """Returns clouds of fewer points, which take less time to encode."""
+    """Returns clouds of fewer points, which are faster to encode."""
     count = cloud.shape[-2] - int(dropout * cloud.shape[-2])
     order = torch.rand(cloud.shape[:-1], generator=generator).argsort(-1)[..., :count]
     return cloud.gather(-2, order.to(cloud.device)[..., None].expand(*order.shape, 4))
@@ -101,12 +101,12 @@ def _in_ball(
 def augmented_image(
     image: torch.Tensor, config: ImageAugmentation, generator: torch.Generator
 ) -> torch.Tensor:
-    """Returns images of other colours; each image has draws of its own.
+    """Returns images of other colours, drawn for each image.
 
     Args:
         image: (..., height, width, 3) uint8.
-        config: What is done to them.
-        generator: Draws, on the CPU; the same draws whatever the device.
+        config: The augmentation.
+        generator: Draws, on the CPU; the same draws on every device.
     """
     shape = (*image.shape[:-3], 1, 1, 3)
     gain = 1 + config.color_gain * _uniform(shape, generator).to(image.device)

@@ -1,4 +1,4 @@
-"""Configuration of training, of its curves, and of the policy that is trained."""
+"""Configuration of training, of its curves, and of the trained policy."""
 
 import math
 import re
@@ -36,36 +36,36 @@ Fraction = Annotated[Number, pydantic.Field(ge=0, lt=1)]
 
 
 class CloudAugmentation(OptionGroup):
-    """Augmentation of point clouds, drawn again for every batch."""
+    """Augmentation of point clouds, drawn anew for every batch."""
 
     jitter_m: NonNegative = 0.0
-    """Standard deviation of the noise that is added to each coordinate, m."""
+    """Standard deviation of the noise added to each coordinate, m."""
     dropout: Fraction = 0.0
-    """Fraction of the points that is left out."""
+    """Fraction of the points to leave out."""
     crop_m: NonNegative = 0.0
-    """Largest radius of a ball about one of the points in which all are left out, m."""
+    """Largest radius of a ball about one of the points from which all points are left out, m."""
 
     @property
     def any(self) -> bool:
-        """Whether anything is done."""
+        """Whether anything is augmented."""
         return max(self.jitter_m, self.dropout, self.crop_m) > 0
 
 
 class ImageAugmentation(OptionGroup):
-    """Augmentation of the colours of images, drawn again for every batch.
+    """Augmentation of the colours of images, drawn anew for every batch.
 
-    Without it, a policy can tell the scenes of few demonstrations by their colours, and learn
-    their actions by heart.
+    Without it, a policy can recognize the scenes of few demonstrations by their colours, and
+    memorize the actions.
     """
 
     color_gain: Fraction = 0.0
     """Largest relative change of each channel, which scales all pixels."""
     color_offset: Fraction = 0.0
-    """Largest change that is added to all pixels of a channel, as a fraction of full brightness."""
+    """Largest offset of all pixels of a channel, as a fraction of full brightness."""
 
     @property
     def any(self) -> bool:
-        """Whether anything is done."""
+        """Whether anything is augmented."""
         return max(self.color_gain, self.color_offset) > 0
 
 
@@ -75,18 +75,18 @@ class TrainingConfig(OptionGroup):
     epochs: Count = 200
     """Number of passes over all demonstrations."""
     batch_size: Count = 512
-    """Number of steps in a batch; policies with memory learn from whole episodes, of about as many
-    steps together."""
+    """Number of steps in a batch. Policies with memory learn from whole episodes with about as many
+    steps in all."""
     learning_rate: Positive = 1e-3
     """Learning rate of Adam; the default is the paper's for Meta-World."""
     schedule: Literal["constant", "cosine"] = "constant"
-    """Schedule of the learning rate: constant as in the paper, or cosine, which falls to 0 at the
-    last epoch (Loshchilov and Hutter 2017, without restarts)."""
+    """Schedule of the learning rate: constant as in the paper, or cosine without restarts, down to
+    0 at the last epoch (Loshchilov and Hutter 2017)."""
     gradient_norm: Positive = 1.0
     """Norm to which longer gradients are shortened (Pascanu et al. 2013)."""
     ema_decay: Fraction = 0.0
-    """Decay of the exponential moving average of the weights, which is then the policy, such as
-    0.999 (Polyak and Juditsky 1992); 0 for the weights themselves."""
+    """Decay of the exponential moving average of the weights, such as 0.999 (Polyak and Juditsky
+    1992). The policy is then the average; 0 for the weights themselves."""
     clouds: CloudAugmentation = CloudAugmentation()
     """Augmentation of point clouds."""
     images: ImageAugmentation = ImageAugmentation()
@@ -106,19 +106,19 @@ class TrainingConfig(OptionGroup):
         return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
 
     def decay(self, updates: int) -> float:
-        """Returns the decay of the moving average in the update after a number of them.
+        """Returns the decay of the moving average after a number of updates.
 
-        It rises from 0.1, or the first weights would stay in the average of a short training.
+        It rises from 0.1, or the first weights would stay in the average of a short training run.
         """
         return min(self.ema_decay, (1 + updates) / (10 + updates))
 
 
 class TuningConfig(Value):
-    """Weights that training changes of a policy that is trained already.
+    """Trained weights in the fine-tuning of a policy.
 
     Attributes:
-        tuned: "all" of them; "adapters", a product B A of a rank that is added to each matrix
-            (LoRA, Hu et al. 2021); or "head", the head alone, which reads the same as before.
+        tuned: "all" weights; "adapters", a product B A of low rank added to each matrix (LoRA, Hu
+            et al. 2021); or "head", only the head.
         rank: Rank of the adapters.
     """
 
@@ -127,17 +127,17 @@ class TuningConfig(Value):
 
 
 PURPOSE = "write curves"
-"""Purpose of the libraries."""
+"""Purpose of the libraries, for error messages."""
 
 
 class SymmetryOption(Value):
-    """A part that looks the same after turns, as it is given.
+    """A part that looks the same after some turns, as given on the command line.
 
     Attributes:
         task: Name of the task.
         part: The part.
         fold: Number of turns that look alike, within a circle.
-        axis: Keypoints from and to which the axis of the turns leads.
+        axis: Keypoints at the start and the end of the axis.
     """
 
     task: str
@@ -158,11 +158,11 @@ def _parse_symmetry(text: str) -> SymmetryOption:
 
 
 class DetectorOptions(OptionGroup):
-    """A keypoint detector, which a policy that learned from keypoints acts on."""
+    """A keypoint detector, for policies that learned from exact keypoints."""
 
     keypoints: bool = False
-    """Learn to read the keypoints of tool and object from point clouds, instead of actions;
-    `python -m fleet_tools.baselines.attach_detector` makes a policy of it."""
+    """Learn to detect the keypoints of tool and object in point clouds, instead of actions; `python
+    -m fleet_tools.baselines.attach_detector` combines the detector with a policy."""
     symmetry: Annotated[
         UseAppendAction[
             tuple[
@@ -172,8 +172,8 @@ class DetectorOptions(OptionGroup):
         ],
         arg(metavar="TASK.PART=FOLD:FROM:TO"),
     ] = ()
-    """Part of a task that looks the same after turns by a fraction of a circle about the line
-    through two of its keypoints, such as wrench.object=6:base:top; may be repeated."""
+    """Rotational symmetry of a task's part: number of turns in a circle, and the axis through two
+    keypoints, such as wrench.object=6:base:top; may be repeated."""
 
     @pydantic.model_validator(mode="after")
     def _symmetric_keypoints(self) -> Self:
@@ -211,8 +211,8 @@ class PolicyOptions(OptionGroup):
     pointnet_ or resnet_ for point clouds or images. It may also be the path of a PolicyConfig,
     FILE.json or FILE.yaml; or a body of your own, module:Class."""
     like: Path | None = None
-    """Checkpoint of a policy whose architecture, observations and scaling are taken over, so that
-    the two can be merged; its weights are not used."""
+    """Checkpoint to take the architecture, observations and scaling from, but not the weights, so
+    that the two policies can be merged."""
     settings: Annotated[UseAppendAction[tuple[KeyValue, ...]], arg(name="set")] = ()
     """Setting of the architecture, such as body.width=256, clouds.widths=[64,128], head.type=flow
     (or diffusion), chunk=6 or body.task_conditioning=film; may be repeated."""
@@ -231,7 +231,7 @@ class PolicyOptions(OptionGroup):
         return self
 
     def read(self) -> tuple["PolicyConfig", "Blueprint | None"]:
-        """Returns the policy's configuration, and the blueprint that it takes over, if any."""
+        """Returns the policy's configuration, and the blueprint of `--like`, if given."""
         from fleet_tools.baselines.policies.checkpoint import load_checkpoint
         from fleet_tools.baselines.policies.config import read_policy_config
 

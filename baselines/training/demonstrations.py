@@ -1,4 +1,4 @@
-"""Demonstrations: their split, the policies that can learn from them, and their tensors."""
+"""Demonstrations: their split, the blueprint of a policy, and their tensors."""
 
 import hashlib
 import json
@@ -53,10 +53,10 @@ def split(
         samples: The samples.
         fraction: Fraction of the episodes in the second part, between 0 and 1.
         seed: Seed of the draw.
-        every_step: Whether there is something to learn in steps with noise, too.
+        every_step: Whether steps with noise have targets, too.
 
     Returns:
-        The samples to learn from, and the samples for validation; both have steps to learn from.
+        The samples for training, and for validation; both have steps with targets.
 
     Raises:
         ConfigError: There are too few episodes for both.
@@ -86,12 +86,12 @@ _FRACTION = "fraction (--validation-fraction of `train`, where 0 is allowed; `he
 
 
 def blueprint_of(config: PolicyConfig, samples: Samples) -> Blueprint:
-    """Returns the blueprint of a policy that learns from samples, with their scaling.
+    """Returns the blueprint of a policy for samples, with their scaling.
 
     Raises:
         LayoutError, UnknownNameError: The policy cannot read them.
-        DatasetError: Their observations were made in different ways or hold numbers that are not
-            finite, or a file cannot be read.
+        DatasetError: Their observations differ in kind or have numbers that are not finite, or a
+            file cannot be read.
     """
     if samples.env_kwargs is None:
         raise DatasetError(
@@ -104,17 +104,17 @@ def blueprint_of(config: PolicyConfig, samples: Samples) -> Blueprint:
 
 
 def require_same_policy(blueprint: Blueprint, model: Blueprint) -> None:
-    """Checks that two blueprints differ in nothing but their scaling.
+    """Checks that two blueprints differ only in their scaling.
 
-    Policies of one blueprint can be merged, so a policy that is to be merged with another takes
-    over its scaling, see `--like` of `python -m fleet_tools.baselines.train`.
+    Policies of one blueprint can be merged. So a policy for a later merge takes over the scaling of
+    the other, see `--like` of `python -m fleet_tools.baselines.train`.
 
     Args:
         blueprint: Blueprint that follows from the data.
         model: Blueprint of the other policy.
 
     Raises:
-        ConfigError: They differ in more; the message says in what.
+        ConfigError: They differ in more; the message lists the differences.
     """
     parts = [each.model_dump(mode="json", exclude={"scaling"}) for each in (blueprint, model)]
     if found := differences(*parts):
@@ -135,8 +135,8 @@ class Batch:
 
     Attributes:
         observations: (B, T, *shape) by name.
-        actions: (B, T, chunk, 6): the actions of a step and of the steps that follow. Entries
-            after the end of an episode repeat its last step.
+        actions: (B, T, chunk, 6): the actions of a step and of the next steps. Entries after the
+            end of an episode repeat its last step.
         imitated: (B, T, chunk) bool, True for actions to imitate.
     """
 
@@ -154,24 +154,24 @@ class Trajectories:
     """Observations and actions of all steps of some episodes.
 
     Policies with memory read steps with noise in their actions, but do not imitate them. Where a
-    learner acted, they imitate the expert (`experts.demonstrators`). All data lie on the device if
-    they fit, and are read from the disk batch by batch otherwise.
+    learner acted, they imitate the expert (`experts.demonstrators`). Data that fit into the
+    device's memory are stored there; others are read from the disk batch by batch.
 
     Args:
-        samples: The episodes; whether they are cut into windows makes no difference.
-        blueprint: Blueprint of the policy, from which follow the entries that are read, and
-            whether it has a memory and thus learns from whole episodes.
+        samples: The episodes, cut into windows or not.
+        blueprint: Blueprint of the policy. It determines the entries to read; a policy with memory
+            learns from whole episodes.
         device: Device of the batches.
-        taught: Actions to imitate instead of those in the samples, (steps, 6); see
+        taught: Actions to imitate instead of the recorded ones, (steps, 6); see
             `distillation.teacher_actions`.
-        every_step: Whether these are to be imitated in all steps.
+        every_step: Whether to imitate these in all steps.
         lacks: Names of entries that the robot lacks: they are not read, see `Blueprint.absent`.
 
     Attributes:
         device: As given.
         with_memory: Whether items are episodes instead of steps.
-        lengths: (n,) numbers of steps of the episodes that have any.
-        imitated: (steps,) bool, whether a step is to be imitated.
+        lengths: (n,) numbers of steps of the episodes that are not empty.
+        imitated: (steps,) bool, True for steps to imitate.
         nbytes: Size of the observations of all steps.
 
     Raises:
@@ -232,11 +232,11 @@ class Trajectories:
             items = generator.permutation(items)
         steps = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
         after = np.cumsum(steps)
-        batches = (after - (steps + 1) // 2) // size  # by where the middle of an item lies
+        batches = (after - (steps + 1) // 2) // size  # by the position of an item's middle
         return np.split(items, np.flatnonzero(np.diff(batches)) + 1)
 
     def imitated_steps(self, items: np.ndarray) -> int:
-        """Returns the number of steps to imitate of items, without reading them."""
+        """Returns the number of steps to imitate in items, without reading them."""
         if not self.with_memory:
             return int(self.imitated[items].sum())
         bounds = zip(self._starts[items], self._starts[items] + self.lengths[items], strict=True)
@@ -275,7 +275,7 @@ class Trajectories:
         ahead = rows[..., None] + self._chunk
         following = np.minimum(ahead, self._last[rows][..., None])  # in the same episode
         imitated = mask[..., None] & (ahead == following) & self.imitated[following]
-        # What the expert does after a learner's action does not follow from its own action there.
+        # The expert's next actions do not follow its correction, but the learner's action.
         before = self._corrections_before
         imitated &= before[following] == before[rows][..., None]
         if self._in_memory is None:

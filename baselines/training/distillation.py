@@ -1,4 +1,4 @@
-"""Labels by a teacher: the actions of another policy at stored or at sampled states."""
+"""Labels by a teacher: the actions of another policy in stored or sampled states."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
@@ -23,7 +23,7 @@ _BATCH = 4096
 def teacher_actions(teacher: Checkpoint, samples: Samples) -> np.ndarray:
     """Returns the actions of a policy at all steps of some episodes.
 
-    A policy with memory reads each episode from its beginning. Steps that are not to be imitated
+    A policy with memory reads each episode from its beginning. Steps that are not imitated
     (`Trajectories.imitated`) may have zeros.
 
     Args:
@@ -35,7 +35,7 @@ def teacher_actions(teacher: Checkpoint, samples: Samples) -> np.ndarray:
 
     Raises:
         DatasetError: See `Trajectories`.
-        LayoutError: The samples lack what the policy reads.
+        LayoutError: The samples lack inputs of the policy.
     """
     trajectories = Trajectories(samples, teacher.blueprint)
     network = _network(teacher)
@@ -64,7 +64,7 @@ def _noise(
 
 
 class DrawnStates:
-    """States drawn from the Gaussians of a density gate, and the gated policy's actions there.
+    """States drawn from the Gaussians of a density-gated ensemble, with the ensemble's actions.
 
     Each is an item of one step, without a hidden state. See `loop.Batches`.
 
@@ -87,7 +87,7 @@ class DrawnStates:
         """Draws states.
 
         Args:
-            teacher: A policy with a density gate and without memory.
+            teacher: A density-gated ensemble without memory.
             counts: Number of states from the Gaussian of each member.
             seed: Seed of the draws.
         """

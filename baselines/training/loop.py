@@ -32,7 +32,7 @@ from fleet_tools.baselines.training.state import (
 from fleet_tools.baselines.training.tuning import tuned_network
 
 DRAWS = 32
-"""Number of draws of times and noise for each step by which last maps are fitted."""
+"""Number of draws of times and noise for each step, in fits of last maps."""
 
 
 class Batches(Protocol):
@@ -57,16 +57,16 @@ def imitation_losses(
 ) -> torch.Tensor:
     """Returns the losses of a network on demonstrations.
 
-    For a linear head it is the paper's loss (section 2), as a mean over the entries of an action,
-    or of absolute errors: the hidden state is the network's own from the first step of the
-    episode on. Other heads have theirs, see `heads`. Of a chunk, it is the mean over the
-    actions to imitate; a head does not read the others.
+    With a linear head it is the paper's loss (section 2), as a mean over the entries of an action,
+    or of absolute errors. The hidden state is the network's own from the first step of an episode.
+    `heads` has the losses of other heads. Of a chunk, it is the mean over the actions to imitate; a
+    head does not read the others.
 
     Args:
         network: Network of a policy.
         batch: Trajectories.
         head: Configuration of its head.
-        generator: What draws times and noise for the head, see `draws`.
+        generator: Draws times and noise for the head, see `draws`.
 
     Returns:
         (B, T) float32, zeros where there is no step to imitate.
@@ -82,16 +82,16 @@ def imitation_losses(
 def labelled(
     batch: Batch, head: HeadConfig, generator: np.random.Generator, count: int = DRAWS
 ) -> LabelledBatch:
-    """Returns the regression that the head's last map solves, for closed forms by moments.
+    """Returns the regression problem of the head's last map, for closed forms by moments.
 
-    Its squared error is the loss of `imitation_losses`, also of a head that learns by absolute
-    errors: the median of actions has no closed form.
+    Its squared error is the loss of `imitation_losses`. A head that learns by absolute errors has
+    the same problem, since the median of actions has no closed form.
 
     Args:
         batch: Trajectories.
         head: Configuration of the head.
         generator: See `imitation_losses`.
-        count: Number of draws of times and noise for each step, of heads that learn from such.
+        count: Number of draws of times and noise for each step, for heads that use them.
     """
     demonstrated = (batch.actions * batch.imitated[..., None]).flatten(2)
     weights = batch.imitated / batch.imitated.sum(-1, keepdim=True).clamp(min=1)  # (B, T, chunk)
@@ -106,7 +106,7 @@ def labelled(
 
 
 def draws(seed: int, epoch: int, batch: int) -> np.random.Generator:
-    """Returns what draws times and noise for the head in a batch.
+    """Returns the generator of times and noise for the head in a batch.
 
     Args:
         seed: Seed of training.
@@ -149,18 +149,18 @@ def train(
 ) -> TrainingState:
     """Trains from a state on.
 
-    The same arguments give the same bits on one machine with one number of threads, whether
-    training is done in one call or in several.
+    The same arguments give the same bits on one machine with one number of threads, in one call or
+    in several.
 
     Args:
         blueprint: Blueprint of the policy.
-        trajectories: Trajectories to learn from.
+        trajectories: Training data.
         config: Configuration of training.
         state: The first state; it is not changed.
-        epochs: Number of epochs to complete; None for all that remain of the configuration's.
+        epochs: Number of epochs to complete; None for the rest of the configuration's.
         after_batch: Called after each batch with a function that returns a copy of the present
             state. Training ends if it returns False, even within an epoch.
-        tuning: The weights that training changes, see `tuning.begun`; None for all.
+        tuning: The trained weights, see `tuning.begun`; None for all.
 
     Returns:
         The last state.
@@ -218,7 +218,7 @@ def train(
 def _without_padding(batch: Batch, blueprint: Blueprint) -> Batch:
     """Returns a batch without the points of steps after the last ones to imitate.
 
-    No loss depends on these steps, and clouds without points need no computation.
+    No loss depends on these steps, and clouds without points cost nothing.
     """
     names = blueprint.names("cloud")
     if not isinstance(blueprint.config.clouds, PointNetConfig) or batch.mask.shape[1] == 1:
@@ -231,7 +231,7 @@ def _without_padding(batch: Batch, blueprint: Blueprint) -> Batch:
 def _augmented(
     batch: Batch, blueprint: Blueprint, config: TrainingConfig, state: TrainingState
 ) -> Batch:
-    """Returns the next batch with other clouds, images and sensors, by the seed and its number."""
+    """Returns the next batch with augmentation, drawn by the seed and the batch's number."""
     changes = [
         *((name, config.clouds) for name in blueprint.names("cloud") if config.clouds.any),
         *((name, config.images) for name in blueprint.names("image") if config.images.any),

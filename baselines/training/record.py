@@ -1,7 +1,7 @@
-"""The folder of a training run, stored so that little is lost when the process is killed.
+"""The folder of a training run. A kill of the process loses little.
 
-    config.json             what the run depends on (`run.TrainingRunSpec`)
-    state.safetensors       all that is needed to resume it (`state.TrainingProgress`)
+    config.json             the inputs of the run (`run.TrainingRunSpec`)
+    state.safetensors       the state to resume from (`state.TrainingProgress`)
     metrics.jsonl           a line for each epoch (`state.EpochMetrics`)
     last.safetensors        the policy at that state (`policies.checkpoint`)
     best.safetensors        the policy after the best epoch (`state.best_epoch`)
@@ -55,7 +55,7 @@ _NUMBERS = ("epoch", "batch", "squares", "steps")
 
 
 class _Content(Value):
-    """What a state holds beside its tensors, see `TrainingState`."""
+    """Content of a state besides its tensors, see `TrainingState`."""
 
     epoch: CountOrZero
     batch: CountOrZero
@@ -69,7 +69,7 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
 
     Args:
         folder: Created if it does not exist; otherwise empty, or the folder of the same run.
-        spec: What the run depends on.
+        spec: The run's inputs.
 
     Raises:
         TrainingError: The folder holds something else, or another process is writing to it.
@@ -79,10 +79,10 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
         super().__init__(TRAINING_RUN, folder, spec)
 
     def load(self, trajectories: Trajectories) -> TrainingProgress:
-        """Returns the stored progress, or that before the first step.
+        """Returns the stored progress, or the initial one.
 
         Args:
-            trajectories: Trajectories that the run learns from.
+            trajectories: Training data of the run.
 
         Raises:
             TrainingError: The state is missing or damaged, or not one of this run.
@@ -138,7 +138,7 @@ def _progress(tensors: dict[str, torch.Tensor], data: Any) -> TrainingProgress:
 
 
 def chosen_checkpoint(folder: Path) -> Path:
-    """Returns the policy that a training run ends with: its best one, or the last without any."""
+    """Returns the final policy of a training run: its best one, or the last without any."""
     best = folder / BEST
     return best if best.is_file() else folder / LAST
 
@@ -149,14 +149,14 @@ def restart(folder: Path) -> Path | None:
 
 
 def defects(spec: TrainingRunSpec, trajectories: Trajectories, progress: TrainingProgress) -> str:
-    """Says in what a stored progress contradicts its run or itself.
+    """Returns contradictions of a stored progress with its run or itself.
 
-    Names, shapes and dtypes of tensors and all counts follow from the run and the number of epochs;
-    losses and finite weights are taken as they are.
+    The run and the number of epochs determine names, shapes and dtypes of tensors, and all counts.
+    Losses and finite weights are not checked.
 
     Args:
-        spec: What the run depends on.
-        trajectories: Trajectories that it learns from.
+        spec: The run's inputs.
+        trajectories: Training data of the run.
         progress: The stored progress.
 
     Returns:

@@ -1,7 +1,7 @@
 """Reports of a training run: its plan, a progress bar, a summary, and curves.
 
-Curves go to TensorBoard and Weights & Biases, and follow from the run's stored log. Those of
-TensorBoard are written anew by each command, so that a resumed run has no point twice.
+Curves go to TensorBoard and Weights & Biases, from the run's stored log. Each command writes
+TensorBoard's anew, so that a resumed run has no point twice.
 """
 
 import os
@@ -31,11 +31,11 @@ from fleet_tools.utils.progress import progress_bar
 def plan_text(
     spec: TrainingRunSpec, training: Trajectories, validation: Trajectories | None
 ) -> str:
-    """Returns a description of the training, with the values of options that were not given.
+    """Returns a description of the training run, with the defaults of options.
 
     Args:
-        spec: What the run depends on.
-        training: Trajectories that it learns from.
+        spec: The run's inputs.
+        training: Training data.
         validation: Trajectories for validation, if there are any.
     """
     config, body = spec.training, spec.blueprint.config.body
@@ -56,7 +56,7 @@ def plan_text(
 
 
 def precision_note(blueprint: Blueprint, config: TrainingConfig, device: str) -> str:
-    """Returns a line on kernels that are replaced in training, or an empty text."""
+    """Returns a line on kernels that training replaces, or an empty text."""
     lstm = blueprint.config.body.type == "lstm" and device == "cpu"
     if not (lstm and config.precision == "bfloat16" and lacks_lstm_kernel(torch.bfloat16)):
         return ""
@@ -77,14 +77,14 @@ def summarize(
 
     Args:
         output: Folder of the run.
-        spec: What the run depends on.
-        trajectories: Trajectories that it learns from.
+        spec: The run's inputs.
+        trajectories: Training data.
         before: Progress before the command.
         progress: Progress after it.
     """
     metrics = progress.metrics
     best = best_epoch(metrics, spec.choose_by)
-    # Without the epochs of earlier commands, of which the first of this one may be a part.
+    # Without the epochs of earlier commands; this one may have begun within such an epoch.
     now = metrics[len(before.metrics) + (before.state.batch > 0) :]
     seconds = sum(epoch.seconds for epoch in now)
     rate = len(now) / seconds if seconds else None
@@ -179,9 +179,9 @@ def open_curves(
     """Returns a function that adds a point to all curves.
 
     Args:
-        options: Where curves are written.
+        options: Destinations of curves.
         folder: Folder of the run.
-        config: What the run depends on, as plain JSON data.
+        config: The run's inputs, as plain JSON data.
         past: Points of earlier commands.
 
     Raises:

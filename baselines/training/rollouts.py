@@ -1,4 +1,4 @@
-"""Policies in their environments: rollouts in scenes that none learns from, and DAgger's rounds."""
+"""Rollouts of policies in scenes that are not used for training, and DAgger's rounds."""
 
 import contextlib
 from collections import Counter
@@ -30,7 +30,7 @@ class TaskSuccesses(TypedDict):
 
     Attributes:
         episodes: Number of episodes.
-        successes: Number of those whose outcome is a success.
+        successes: Number of successful episodes.
         outcomes: Number of episodes by outcome.
         solved: Indices of the scenes of the successes.
     """
@@ -47,7 +47,7 @@ class SuccessMeasure(Protocol):
     def __call__(
         self, checkpoint: Checkpoint, /, tasks: Collection[str] | None = None
     ) -> dict[str, TaskSuccesses] | None:
-        """Returns successes by setting; None if policies are not to be run.
+        """Returns successes by setting; None if policies are not run.
 
         Args:
             checkpoint: The policy.
@@ -60,7 +60,7 @@ RolloutJob = tuple[str, int]
 """Name of a setting, and seed of a scene."""
 
 _WITHOUT = " without "
-"""Between the name of a setting, and of the entry that a policy is not shown there."""
+"""Between the name of a setting and of the entry that is hidden from a policy there."""
 
 
 def make_success_measure(
@@ -75,16 +75,17 @@ def make_success_measure(
     """Returns a function that evaluates policies, after checking that they can act.
 
     Args:
-        folders: Folders of the datasets from which the policies learn.
+        folders: Folders of the policies' datasets.
         episodes: Number of episodes in each environment; 0 for a function that returns None.
         blueprint: Blueprint of the policies.
         worker_count: See `count_successes`.
         first: See `count_successes`.
-        detector: Checkpoint of a keypoint detector, on which the policies then act; None for none.
+        detector: Checkpoint of a keypoint detector, which then gives policies their keypoints; None
+            for none.
 
     Raises:
-        LayoutError: The policies cannot act in the environments of the datasets, or on what the
-            detector reads.
+        LayoutError: The policies cannot act in the environments of the datasets, or on the
+            detector's outputs.
         FleetToolsError: A dataset or the detector cannot be read, or an environment cannot be made
             here.
     """
@@ -119,13 +120,12 @@ def count_successes(
     timeout_s: float = 300.0,
     first: int = 0,
 ) -> dict[str, TaskSuccesses]:
-    """Runs a policy in scenes of `splits.VALIDATION`, which are the same each time.
+    """Runs a policy in scenes of `splits.VALIDATION`, the same each time.
 
     A policy with optional entries runs once with all, and once without each of these.
 
     Args:
-        headers: Headers of the datasets from which the policy learns, one environment for each task
-            and robot.
+        headers: Headers of the policy's datasets, one environment for each task and robot.
         episodes: Number of episodes in each environment.
         checkpoint: The policy.
         tasks: Names of the settings in which it runs, see `Header.setting`; None for all.
@@ -134,8 +134,8 @@ def count_successes(
         first: Number of the first scene.
 
     Returns:
-        Successes by the name of the setting; without an entry, it is such as
-        "hammer@ur5e without end_effector_wrench".
+        Successes by the name of the setting; without an entry, it is for example "hammer@ur5e
+        without end_effector_wrench".
 
     Raises:
         LayoutError: The policy cannot act in these environments.
@@ -207,8 +207,8 @@ class _Without:
 def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "RecordedEnv"]:
     """Makes the environments of datasets, one for each task and robot, by `Header.setting`.
 
-    They give what the datasets have, or to a policy with a keypoint detector what the detector has
-    learned from.
+    They give the entries of the datasets. A policy with a keypoint detector gets the detector's
+    training inputs instead.
 
     Raises:
         LayoutError: A policy of the blueprint cannot act in them.
@@ -229,7 +229,7 @@ def format_successes(rollouts: dict[str, TaskSuccesses]) -> str:
 
 
 _SEEDS = 2**32
-"""Seeds of a round's datasets are a multiple of it away from those that people give."""
+"""Seeds of a round's datasets differ by a multiple of it from the seeds of options."""
 
 
 def collect_round(
@@ -243,15 +243,15 @@ def collect_round(
     quiet: bool,
     stop: Callable[[], bool],
 ) -> list[Path]:
-    """Collects a round's datasets, or goes on with them; see `experts.demonstrators`.
+    """Collects a round's datasets, or continues them; see `experts.demonstrators`.
 
     Args:
-        datasets: Folders of the first demonstrations, whose tasks and environments are used.
+        datasets: Folders of the first demonstrations, for tasks and environments.
         checkpoint: The policy that takes turns with the expert.
         number: Number of the round, from 1.
         episodes: Number of successful episodes of each task.
         folder: Folder of the round, with a dataset for each task.
-        worker_options: Where episodes are collected.
+        worker_options: Settings of the workers that collect.
         quiet: Whether to show no progress.
         stop: Whether to begin no more episodes.
 

@@ -37,12 +37,11 @@ class TrainingRunSpec(Document):
         content_digest: Hash of their episodes.
         blueprint: Blueprint of the policy.
         training: Configuration of training.
-        validation_fraction: Fraction of the episodes that are used for validation, and not for
-            training.
+        validation_fraction: Fraction of the episodes for validation, and not for training.
         rollouts: Number of validation scenes of each task in which the policy is evaluated.
         rollout_every: Number of epochs between these evaluations.
-        teacher: Hash of the policy whose actions are imitated; None for the episodes'.
-        choose_by: Criterion by which the best weights are chosen.
+        teacher: Hash of the policy to imitate; None for the episodes' actions.
+        choose_by: Criterion for the best weights.
         device: Device of the computation.
         threads: Number of threads; another number rounds sums differently.
         packages: Versions of the packages on which the bits of the result depend.
@@ -113,11 +112,11 @@ def run(
     """Trains to the last epoch, or until a hook stops it.
 
     Args:
-        spec: What the run depends on.
-        training: Trajectories to learn from.
+        spec: The run's inputs.
+        training: Training data.
         validation: Trajectories for validation, if there are any.
         progress: Progress at the beginning.
-        hooks: Functions that are called on the way.
+        hooks: Functions that the run calls.
         save_every_s: Time between two stored states, s; longer while an epoch is validated.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The state of training and the progress of a run, as values: all that continuing needs."""
+"""The state of training and the progress of a run, as values from which it can continue."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ Tensors = Mapping[str, torch.Tensor]
 class TrainingState:
     """A state of training.
 
-    It has no random generator: what comes next is drawn from the seed and the number of the epoch.
+    It has no random generator: the seed and the number of the epoch determine all later draws.
 
     Attributes:
         weights: State dict of the network.
@@ -83,12 +83,12 @@ def moments_of(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, 
 
 
 def set_moments(optimizer: torch.optim.Optimizer, names: list[str], moments: Tensors) -> None:
-    """Sets the moments of an optimizer to those that `moments_of` returned.
+    """Sets the moments of an optimizer.
 
     Args:
         optimizer: The optimizer.
         names: Names of its parameters, in its order.
-        moments: The moments.
+        moments: The moments, as `moments_of` returns them.
     """
     states: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in moments.items():
@@ -136,7 +136,7 @@ class TrainingProgress:
     metrics: tuple[EpochMetrics, ...] = ()
 
     def after_epoch(self, metrics: EpochMetrics, choose_by: Criterion) -> Self:
-        """Returns the progress after another epoch, at whose end the state is."""
+        """Returns the progress after another epoch, which ends at the state."""
         after = replace(self, metrics=(*self.metrics, metrics))
         is_best = best_epoch(after.metrics, choose_by) is metrics
         return replace(after, best=after.state.policy_weights) if is_best else after
@@ -154,7 +154,7 @@ def best_epoch(metrics: Sequence[EpochMetrics], choose_by: Criterion) -> EpochMe
 
 
 def _cost(metrics: EpochMetrics, choose_by: Criterion) -> tuple[float, ...] | None:
-    """Returns what is to be smallest; None if it was not measured."""
+    """Returns the value to minimize; None if it was not measured."""
     loss, rollouts = metrics.validation_loss, metrics.rollouts
     if choose_by == "loss":
         return None if loss is None else (loss,)

@@ -48,12 +48,12 @@ class TrainingTarget:
     """A training target.
 
     Attributes:
-        blueprint: Blueprint of what learns.
+        blueprint: Blueprint of the trained policy or detector.
         samples: All samples.
-        training: Those to learn from.
+        training: Training samples.
         validation: The others, if there are any.
-        labels: What is to be learned.
-        every_step: Whether there is something to learn in all steps.
+        labels: The targets.
+        every_step: Whether all steps have targets.
     """
 
     blueprint: Blueprint
@@ -78,7 +78,7 @@ def imitation(
     seed: int,
     check: bool,
 ) -> TrainingTarget:
-    """Returns the training target of acting as demonstrated, or as a teacher would have.
+    """Returns the training target of demonstrated actions, or of a teacher's actions.
 
     Args:
         folders: Folders of the demonstrations.
@@ -120,20 +120,20 @@ def keypoint_reading(
     seed: int,
     check: bool,
 ) -> TrainingTarget:
-    """Returns the training target of reading keypoints from clouds, see `policies.reading`.
+    """Returns the training target of keypoints in clouds, see `policies.reading`.
 
     Args:
         folders: Folders of episodes with `obs_mode="cloud_and_keypoints"`, with any sensors.
-        config: Configuration of the detector; it reads the cloud alone.
+        config: Configuration of the detector, which reads only the cloud.
         symmetries: Symmetries of parts.
         fraction: Fraction of the episodes for validation.
         seed: Seed of their draw.
         check: See `Samples`.
 
     Raises:
-        ConfigError: The detector has a memory or another head than a linear one, or no keypoint is
-            off the axis of a symmetry.
-        UnknownNameError: A symmetry is of a task or of keypoints that the data do not have.
+        ConfigError: The detector has a memory or a head that is not linear, or no keypoint is off
+            the axis of a symmetry.
+        UnknownNameError: The data lack the task or a keypoint of a symmetry.
         FleetToolsError: See `Samples`, `split` and `Blueprint.of`.
     """
     if config.with_memory or config.head.type != "linear" or config.chunk > 1:
@@ -189,7 +189,7 @@ def _parts(
 
 
 def _reading(samples: Samples, symmetries: Sequence[SymmetryOption]) -> Reading:
-    """Returns what there is to read in episodes with padded keypoints."""
+    """Returns the layout of keypoints in episodes with padded keypoints."""
     from fleet_tools.config.tasks import load_task
 
     for name in NAMES:
@@ -225,21 +225,21 @@ def _reading(samples: Samples, symmetries: Sequence[SymmetryOption]) -> Reading:
 
 
 _LOOKED_AT = 20
-"""Number of episodes of a task in which the keypoints off an axis are looked for."""
+"""Number of episodes of a task in the search for keypoints off an axis."""
 _ROWS = 4096
-"""Number of steps that are read at once."""
+"""Number of steps read at once."""
 _OFF_AXIS_M = 1e-3
 _ALONG = 0.9
-"""Cosine of the angle to the axis from which on an axis of the frame is no reference."""
+"""Cosine of the angle to the axis above which an axis of the frame is no reference."""
 
 
 def _symmetry(
     option: SymmetryOption, names: Sequence[str], points: np.ndarray
 ) -> RotationalSymmetry:
-    """Returns a symmetry with the marker farthest from its axis, and the reference across it.
+    """Returns a symmetry with the marker farthest from its axis, and a reference across the axis.
 
     Args:
-        option: What is given of it.
+        option: Its options.
         names: Names of the part's keypoints.
         points: Keypoints in some steps, (n, rows, 4).
     """
@@ -269,7 +269,7 @@ def _symmetry(
 
 
 def _targets(reading: Reading, samples: Samples) -> np.ndarray:
-    """Returns what is to be read in all steps of samples, (steps, n)."""
+    """Returns the targets of all steps of samples, (steps, n)."""
     numbers = [task.name for task in reading.tasks]
     tasks = np.repeat([numbers.index(each.task) for each in samples.episodes], samples.lengths)
     delayed = np.repeat(_delayed(samples.episodes), samples.lengths)
@@ -287,7 +287,7 @@ def _targets(reading: Reading, samples: Samples) -> np.ndarray:
 
 
 def _delayed(episodes: Sequence[StoredEpisode]) -> list[bool]:
-    """Returns whether cameras show the step before, for each of the episodes."""
+    """Returns for each episode whether its cameras show the step before."""
     cameras: list[tuple[TaskFile, SensorName]] = [
         (each.header.task, cast(SensorName, each.header.env_spec.kwargs.get("sensors", IDEAL)))
         for each in episodes

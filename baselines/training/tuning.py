@@ -1,6 +1,6 @@
 """Fine-tuning of a trained policy: of all weights, of adapters, or of the head alone.
 
-A state of training holds what is trained beside the policy's own weights:
+A training state has the tuned weights besides the policy's own:
 
     state = train(blueprint, data, config, begun(blueprint, tuning, weights, seed), tuning=tuning)
     weights = merged(state.policy_weights)
@@ -22,12 +22,12 @@ _NETWORK, _A, _B = "network.", "factors.A:", "factors.B:"
 
 
 class TunedNetwork(nn.Module):
-    """A policy's network of which a part learns; its state dict has the factors, too.
+    """A policy's network with a trained part; its state dict has the factors, too.
 
     Statistics of BatchNorms stay as they are.
 
     Args:
-        network: The network; its weights outside of this part no longer learn.
+        network: The network; its weights outside of this part become constant.
         tuning: The part.
     """
 
@@ -43,7 +43,7 @@ class TunedNetwork(nn.Module):
                 self.factors[_key("B:", name)] = each.new_zeros(rows, tuning.rank)
 
     def forward(self, *arguments: Any) -> Any:
-        """Computes what the network does with its matrices and their products."""
+        """Computes the network's outputs with products added to its matrices."""
         if not self.factors:
             return self.network(*arguments)
         own = dict(self.network.named_parameters())
@@ -63,7 +63,7 @@ class TunedNetwork(nn.Module):
 
 
 def tuned_network(network: nn.Module, tuning: TuningConfig | None) -> nn.Module:
-    """Returns a network of which a part learns, or the network itself."""
+    """Returns a network with a trained part, or the network itself."""
     if tuning is None or tuning.tuned == "all":
         return network
     return TunedNetwork(network, tuning)
@@ -72,13 +72,13 @@ def tuned_network(network: nn.Module, tuning: TuningConfig | None) -> nn.Module:
 def begun(
     blueprint: Blueprint, tuning: TuningConfig | None, weights: Tensors, epoch: int, seed: int
 ) -> TrainingState:
-    """Returns the state before the first step, in which the policy acts as it does.
+    """Returns the state before the first step, with unchanged actions of the policy.
 
     B is zero at first, and A is drawn as PyTorch draws a linear layer's weights.
 
     Args:
         blueprint: Blueprint of the policy.
-        tuning: The weights that training changes.
+        tuning: The trained weights.
         weights: Its weights.
         epoch: Number of complete epochs.
         seed: Seed of the adapters.

@@ -1,8 +1,8 @@
 """Scripted cheats on the package's tasks: the deed is done, but not by the tool's working part.
 
-The module of this folder with a task's name holds its cheats, public functions that return
-`Actions`, and may hold `OTHERS` (what somebody else does to the object in the scenes of cheats) and
-`LOOSENED` (factor of the resistance of the object's joints).
+The module of this folder with a task's name has its cheats, public functions that return `Actions`.
+It may have `OTHERS` (other people's effects on the object in the scenes of cheats) and `LOOSENED`
+(factor of the resistance of the object's joints).
 """
 
 import importlib
@@ -17,13 +17,13 @@ from fleet_tools.config.tasks import task_names
 
 
 def modules_of_tasks(package: str, path: Iterable[str]) -> dict[str, ModuleType]:
-    """Returns those modules of a package that have names of tasks, by these."""
+    """Returns the modules of a package with names of tasks, by task."""
     names = {module.name for module in pkgutil.iter_modules(path)} & {*task_names()}
     return {name: importlib.import_module(f"{package}.{name}") for name in sorted(names)}
 
 
 def scripts_of(module: ModuleType) -> dict[str, Script]:
-    """Returns the public functions that a module defines and that return `Actions`, by name."""
+    """Returns the public functions of a module that return `Actions`, by name."""
     return {
         name: function
         for name, function in vars(module).items()

@@ -30,7 +30,7 @@ class OpenLoop(StoredActions):
 
 
 def search(env: ToolUseEnv, seed: int, iterations: int) -> list[Attacked]:
-    """Returns the trials of a search in one scene; rewards are those of the environment."""
+    """Returns the trials of a search in one scene, with the environment's rewards."""
     rng = np.random.default_rng([seed, 2])
     scene, steps = attacked_scene(env, seed), env.task.max_episode_steps
     mean, spread = np.zeros((_KNOTS, 6)), np.full((_KNOTS, 6), _SPREAD)

@@ -150,7 +150,7 @@ def _push_with_knuckle(
         arm: The arm.
         block: "left" or "right".
         run_up_m: Distance from which it starts.
-        height: Height of the push over that of the block's middle.
+        height: Height of the push above the block's middle.
         speed: Largest entry of the actions while it pushes.
         until: Fraction of the deed at which it ends.
     """

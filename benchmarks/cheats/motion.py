@@ -64,7 +64,7 @@ class DrivenArm:
     """The arm of an environment, moved by points of the hand or the tool.
 
     Args:
-        env: The environment, whose privileged state is read.
+        env: The environment, with its privileged state.
     """
 
     def __init__(self, env: ToolUseEnv) -> None:
@@ -78,7 +78,7 @@ class DrivenArm:
     def hand_over_object(self, turn_deg: float) -> RotationMatrix:
         """Returns the orientation R_WE, nearest to `hand()`, with the tool over the object.
 
-        Seen from above, `left` and `right` of the tool are then along those of the object.
+        Seen from above, `left` and `right` of tool and object are then parallel.
 
         Args:
             turn_deg: Turn by which the object repeats itself, degrees.
@@ -160,7 +160,7 @@ class DrivenArm:
         """Acts like an expert until its plan ends or a condition holds; not at all without a plan.
 
         Args:
-            expert: What the expert does; what the task file says if None.
+            expert: The expert; the task file's if None.
             until: Condition upon which it stops.
         """
         policy = ExpertPolicy(self.env, feedback=False, expert=expert)
@@ -176,14 +176,14 @@ class DrivenArm:
 
 
 Script = Callable[[DrivenArm], Actions]
-"""A way to do a task, or to cheat: what the arm does; afterwards it rests."""
+"""The arm's actions in an honest way or a cheat; afterwards it rests."""
 
 
 class ScriptPolicy:
     """The policy of a script.
 
     Args:
-        env: The environment, whose privileged state the script reads.
+        env: The environment, with its privileged state.
         script: The script.
 
     Attributes:

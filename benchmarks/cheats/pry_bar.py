@@ -15,8 +15,8 @@ from cheats.motion import (
 from fleet_tools.sim.world_state import WorldState
 
 LOOSENED = 0.05
-"""Factor of the resistance of the lid: friction on its front cannot open any lid as they are, and
-the easier they open, the harder is the test."""
+"""Factor of the resistance of the lid: friction on its front cannot open any lid, and easily opened
+ones make the test harder."""
 
 BEHIND_M = 0.008
 """Distance of the keypoints on the lid behind its front."""

@@ -16,11 +16,11 @@ from cheats.motion import (
 from fleet_tools.sim.world_state import WorldState
 
 LOOSENED = 0.2
-"""Factor of the resistance of the screw: friction on its top cannot turn most screws as they are,
-and the easier they turn, the harder is the test."""
+"""Factor of the resistance of the screw: friction on its top cannot turn most screws, and easily
+turned ones make the test harder."""
 
 PRESSED_M = 0.02
-"""Depth below the head's top to which what presses on it is sent."""
+"""Depth of the target of a press, below the head's top."""
 
 
 def knuckle(arm: DrivenArm) -> Actions:

@@ -1,4 +1,4 @@
-"""One episode of an attack, and what came of it."""
+"""One episode of an attack, and its result."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from fleet_tools.sim.scene import Scene
 
 
 class Attack(Protocol):
-    """A policy that says when it has nothing more to do."""
+    """A policy that signals its end."""
 
     @property
     def ended(self) -> bool:
@@ -39,15 +39,15 @@ class Attacked:
         seed: Seed of the scene.
         models: Tool and object.
         outcome: Outcome of the episode.
-        deed: Whether the object moved as the task asks, by whatever means: its first predicate
-            holds, and any about a marked place.
+        deed: Whether the object moved as the task asks, by any means: its first predicate holds,
+            and any about a marked place.
         old_success: Whether all predicates but `caused_by_part` held for the required time.
         success: Whether the episode was a success.
         done: Whether the deed is done at the end, and `Witness` saw the tool's part do it.
-        unmet: Predicates that did not hold where, after the deed, the fewest did not.
-        false_success: Whether it was one that `Witness` does not confirm.
+        unmet: Predicates that did not hold at the best moment after the deed.
+        false_success: Whether it was a success that `Witness` does not confirm.
         by_part: Largest progress of `caused_by_part`, in [0, 1].
-        change: `Witness.change`, by those who touched the object.
+        change: `Witness.change`, by the bodies that touched the object.
         total_reward: Sum of the rewards.
     """
 
@@ -73,12 +73,12 @@ def attacked_scene(
     *,
     loosened: bool = True,
 ) -> Scene:
-    """Returns the scene of a seed, for cheats with joints that turn more easily in some tasks.
+    """Returns the scene of a seed, for cheats in some tasks with joints that turn more easily.
 
     Args:
         env: Environment of the task.
         seed: The seed.
-        others: Fields of the scene that say what somebody else does to the object.
+        others: Fields of the scene for other people's effects on the object.
         rules: Rules of a level of the protocol; None for the nominal level.
         loosened: Whether joints turn more easily.
     """
@@ -97,7 +97,7 @@ def run_trial(
         env: Environment of the task.
         attack: The attack.
         scene: The scene.
-        watch: Is called at the start and after every step.
+        watch: Called at the start and after every step.
     """
     observation, info = env.reset(options={"scene": scene})
     attack.reset()

@@ -1,8 +1,9 @@
-"""An independent account of who moved the object to where it is.
+"""An independent account of the bodies that moved the object.
 
-It shares nothing with `fleet_tools.sim.part_motion`: it asks which of the tool's collision shapes
-touch, by their names in the package's models, and not what work their forces do. It adds up no
-shares, either: it goes back from the end, and asks who last passed each place.
+It shares nothing with `fleet_tools.sim.part_motion`. It uses contacts of the tool's collision
+shapes,
+by their names in the package's models, and not the work of their forces. It does not add up shares,
+either: it goes back from the end, and finds the last body that passed each place.
 """
 
 import itertools
@@ -27,8 +28,8 @@ from fleet_tools.sim.contacts import contacts
 PART, ELSEWHERE, ROBOT, SOMEBODY = "part", "tool elsewhere", "robot", "somebody"
 
 LEAST_FRACTION = 0.25
-"""Who exerts less than this fraction of the largest force only happens to touch, as a spatula's
-neck beside the slab that lies on the blade."""
+"""Bodies with less than this fraction of the largest force are ignored, such as a spatula's neck
+beside the slab on the blade."""
 
 
 class Witness:
@@ -44,7 +45,7 @@ class Witness:
         caused = caused_by_part(env.task)
         self._predicate, self._part = caused.change, env.task.tool_parts[caused.part]
         self._working_shapes = find_family(env.task.tool_family).working_parts
-        plant = self._simulation.world.plant  # what touches a link that cannot move, moves nothing
+        plant = self._simulation.world.plant  # bodies on a fixed link move nothing
         self._fixed = {body.index() for body in plant.GetBodiesWeldedTo(plant.world_body())}
         self._fulcrum = None
         if self._part.bears_on is not None:
@@ -60,16 +61,16 @@ class Witness:
 
     @property
     def change(self) -> dict[frozenset[str], float]:
-        """What remains of the change of the quantity that `caused_by_part` is about.
+        """The remaining change of the quantity of `caused_by_part`.
 
-        The change is divided by who touched the object, see `who_did_what_remains`.
+        It is divided by the bodies that touched the object, see `who_did_what_remains`.
         """
         return who_did_what_remains(self._path, self._value)
 
     def saw_the_part_do_it(self) -> bool:
-        """Whether nine tenths of what the task asks of the part remain of when it alone touched.
+        """Whether nine tenths of the part's required change remain from its sole contacts.
 
-        The tenth is for moments at which something else touched, too.
+        The tenth is for moments with other contacts, too.
         """
         return self.change.get(frozenset({PART}), 0.0) >= 0.9 * _threshold(self._predicate)
 
@@ -130,7 +131,7 @@ class Witness:
         return bool(forwards @ (p_WC - points[side.point]) >= -side.depth_m)
 
     def _is_in_place(self, p_WC: np.ndarray) -> bool:
-        """Whether a contact lies where the part has to touch; by samples of the place's line."""
+        """Whether a contact lies at the part's required place; by samples of the place's line."""
         place = self._part.at
         if place is None:
             return True
@@ -144,7 +145,7 @@ class Witness:
         return min(float(np.linalg.norm(p_WC - p)) for p in line) <= place.within_m
 
     def _is_pushed_from(self, p_WC: np.ndarray) -> bool:
-        """Whether a contact lies on a side of the object from which the part has to push it."""
+        """Whether a contact lies on the side of the object where the part has to push."""
         points = self._simulation._locate(self._simulation._object.points)
         sides = [(points[start], points[end]) for start, end in self._part.pushes or ()]
         return not sides or any(
@@ -169,15 +170,15 @@ class Witness:
 def who_did_what_remains(
     path: Sequence[tuple[frozenset[str], float]], end: float
 ) -> dict[frozenset[str], float]:
-    """Divides the net increase of a quantity by who last brought it past each of its values.
+    """Divides the net increase of a quantity by the last body that passed each of its values.
 
     Args:
-        path: Who touched then or last, and the quantity, step by step from the start.
+        path: Present or last touching bodies, and the quantity, step by step from the start.
         end: The quantity at the end.
     """
     change: dict[frozenset[str], float] = defaultdict(float)
     (_, start), lowest = path[0], end
-    for who, value in reversed(path):  # what comes later is above `lowest`
+    for who, value in reversed(path):  # later values are above `lowest`
         if max(value, start) < lowest:
             change[who] += lowest - max(value, start)
             lowest = max(value, start)
@@ -185,7 +186,7 @@ def who_did_what_remains(
 
 
 def caused_by_part(task: TaskConfig) -> CausedByPart:
-    """Returns a task's predicate of that type, of which it has one."""
+    """Returns a task's only predicate of that type."""
     (caused,) = (p for p in task.success if isinstance(p, CausedByPart))
     return caused
 

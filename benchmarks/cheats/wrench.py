@@ -20,8 +20,8 @@ from fleet_tools.sim.world_state import WorldState
 _STROKES = 3
 
 LOOSENED = 0.2
-"""Factor of the resistance of the nut: the hand cannot turn most nuts as they are, and the easier
-they turn, the harder is the test."""
+"""Factor of the resistance of the nut: the hand cannot turn most nuts, and easily turned ones make
+the test harder."""
 
 
 def knuckle(arm: DrivenArm) -> Actions:

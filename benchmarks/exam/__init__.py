@@ -28,7 +28,7 @@ CLOSED_FORMS = {
     "impulses on the tool": "motion of the arm; `info['forces']`, on the object alone",
     "impulses of contact metrics": "motion of the arm, on object and table; contact metrics",
 }
-"""What is expected by law; where two quantities are compared, the expected one comes first."""
+"""Expected quantities by law; of two compared quantities, the expected one comes first."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Answer:
 
     Attributes:
         law: The law, of `CLOSED_FORMS`.
-        case: What it was measured of.
+        case: The measured case.
         expected: Its closed form.
-        measured: What the simulation does.
+        measured: The simulation's value.
         unit: Unit of both.
     """
 

@@ -28,7 +28,7 @@ def answers(objects: tuple[str, ...] = ()) -> Iterator[Answer]:
 
 
 def work_on_nail(episode: Recording) -> Answer:
-    """Returns the work of contact on the nail, up to where the end of its way can be felt."""
+    """Returns the work of contact on the nail, up to the soft end of its way."""
     simulation, (slide,) = episode.simulation, episode.object
     plant = simulation.world.plant
     joint = plant.GetJointByName("slide", simulation.world.object)
@@ -132,7 +132,7 @@ def _impulses(
 
 
 IMPULSES = (impulses, impulses_of_wrench, impulses_on_tool, impulses_of_metrics)
-"""The law of forces, of everything that reports them: within 1%."""
+"""The law of forces, for every report of forces: within 1%."""
 
 
 def _touched(episode: Recording, state: WorldState) -> set[str]:

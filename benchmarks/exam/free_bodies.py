@@ -24,7 +24,7 @@ from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world import TABLE_FRICTION, build_world
 
 _PLACE = np.array([0.3, 0.55, 0.0])
-"""Where a body lies on the table, out of the arm's way."""
+"""Place of a body on the table, out of the arm's way."""
 
 _UP = np.array([0.0, 0.0, 1.0])
 
@@ -44,7 +44,7 @@ class FreeBody:
         area: Area of its lower face, m^2.
         height: Height of the core of its collision shape, where the pressure is the modulus, m.
         p_BFoot: (3,), point of the lower face under the centre of mass.
-        out: (3,), horizontal direction of the nearest edge of the lower face, seen from there.
+        out: (3,), horizontal direction from there to the nearest edge of the lower face.
         to_edge: Distance of this edge, m.
     """
 
@@ -150,7 +150,7 @@ class FreeBody:
         return modulus, properties.GetProperty("material", "coulomb_friction").static_friction()
 
     def _core(self, shape: GeometryId) -> np.ndarray:
-        """Returns the point that all tetrahedra of a shape have in common, in B, (3,)."""
+        """Returns the common point of all tetrahedra of a shape, in B, (3,)."""
         inspector = self._simulation.world.scene_graph.model_inspector()
         mesh = inspector.maybe_get_hydroelastic_mesh(shape)
         assert isinstance(mesh, VolumeMesh)
@@ -199,7 +199,7 @@ def penetration(body: FreeBody, depth: float | None = 1e-4) -> Answer:
     """Loads a body that lies on the table.
 
     The pressure in a compliant convex shape grows linearly from its surface to the modulus at its
-    centre, and on the rigid table the whole lower face has the pressure of its depth.
+    centre. On the rigid table the whole lower face has the pressure of its depth.
 
     Args:
         body: The body.

@@ -51,7 +51,7 @@ class Moment:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A time step: its forces, and what it led to."""
+    """A time step: its forces, and the next state."""
 
     before: Moment
     after: Moment
@@ -63,10 +63,10 @@ class Step:
 
     @property
     def other(self) -> np.ndarray:
-        """Generalized forces that the motion needs beside gravity, motors, brakes and correction.
+        """Generalized forces of the motion besides gravity, motors, brakes and correction.
 
-        They follow from Drake's step, M (v1 - v0) / h + bias = forces: those of contact, and those
-        of the ends of joints, which Drake does not report.
+        They follow from Drake's step, M (v1 - v0) / h + bias = forces. They are the forces of
+        contact, and of the ends of joints, which Drake does not report.
         """
         now = self.before
         acceleration = (self.after.v - now.v) / TIME_STEP

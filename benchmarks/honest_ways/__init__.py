@@ -1,7 +1,8 @@
-"""Honest ways to do the package's tasks, otherwise than the expert: successes are expected.
+"""Honest ways to do the package's tasks, unlike the expert's: successes are expected.
 
-The module of this folder with a task's name holds its honest ways: scripts as of cheats, which act
-through the tool's working part alone. Every task has `half_speed`.
+The module of this folder with a task's name has its honest ways: scripts like cheats, which act
+only
+through the tool's working part. Every task has `half_speed`.
 """
 
 from cheats import modules_of_tasks, scripts_of

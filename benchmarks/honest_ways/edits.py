@@ -1,4 +1,4 @@
-"""Other plans for the expert: what people do with a tool, where a task file says one way."""
+"""Other plans for the expert: further uses of a tool than the task file's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -11,20 +11,20 @@ from fleet_tools.config.expert import Advance, Expert, Keyframe, Rotate, Stay, T
 def translate(
     *by_m: float, frame: Literal["world", "object", "end_effector"] = "object", speed: float = 0.3
 ) -> Keyframe:
-    """Returns a keyframe that a translation leads to, m."""
+    """Returns a keyframe after a translation, m."""
     x, y, z = by_m
     return Keyframe(motion=Translate(type="translate", by_m=(x, y, z), frame=frame), speed=speed)
 
 
 def advance(axis: tuple[str, str], by_m: float, speed: float = 0.3) -> Keyframe:
-    """Returns a keyframe that a translation along an axis of the tool leads to."""
+    """Returns a keyframe after a translation along an axis of the tool."""
     return Keyframe(motion=Advance(type="advance", axis=axis, by_m=by_m), speed=speed)
 
 
 def rotate(
     angle_deg: float, about: str, axis: tuple[str, str] | None = None, speed: float = 0.4
 ) -> Keyframe:
-    """Returns a keyframe that a turn about an axis of the object leads to."""
+    """Returns a keyframe after a turn about an axis of the object."""
     motion = Rotate(type="rotate", angle_deg=angle_deg, about=about, axis=axis)
     return Keyframe(motion=motion, speed=speed)
 
@@ -47,7 +47,7 @@ def edited(
 
     Args:
         expert: The task's expert.
-        terms: Keys that change in keypoint terms, by the index of the term.
+        terms: Changed keys of keypoint terms, by the index of the term.
         more: Further keypoint terms.
         speed: Speed on the way to the actuation pose.
         before: Other keyframes before it.
@@ -67,12 +67,12 @@ def edited(
 
 
 def follow_edited(arm: DrivenArm, **changes: Any) -> Actions:
-    """Acts like the task's expert with another plan; `changes` are those of `edited`."""
+    """Acts like the task's expert with another plan; `changes` are arguments of `edited`."""
     yield from arm.follow_expert(edited(arm.env.task.expert, **changes))
 
 
 def slowed(expert: Expert, factor: float) -> Expert:
-    """Returns an expert whose speeds are multiplied by a factor in (0, 1]."""
+    """Returns an expert with speeds multiplied by a factor in (0, 1]."""
     data = expert.model_dump()
     for step in (data["actuation"], *data["before"], *data["after"]):
         step["speed"] *= factor

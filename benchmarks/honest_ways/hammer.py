@@ -64,7 +64,7 @@ def after_a_miss(arm: DrivenArm) -> Actions:
 
 
 def leaves_at_once(arm: DrivenArm) -> Actions:
-    """Short blows, after each of which the hammer is lifted away at once."""
+    """Short blows; the hammer is lifted away at once after each."""
     blow = [translate(0, 0, -0.035, speed=1.0), translate(0, 0, 0.10, speed=1.0)]
     again = [translate(0, 0, -0.12, speed=1.0), translate(0, 0, 0.12, speed=1.0)]
     yield from follow_edited(arm, after=[*blow, *again, *again])

@@ -1,8 +1,8 @@
 """The arena of labelled images and texts: small networks, no simulator.
 
-arena       what networks learn, how they are merged, and what is measured
+arena       training, merging and measurements of networks
 training    training and evaluation
 networks    the networks and their tables
 labelled    labelled examples, and their partition
-sources     where examples come from: `readers` read files, others are drawn
+sources     sources of examples: files, read by `readers`, and generators
 """

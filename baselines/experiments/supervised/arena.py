@@ -1,8 +1,8 @@
 """The arena of labelled examples: networks learn parts of them, are merged, and are tested.
 
-Networks that share all examples are joined by lines (section 3 of the paper); those that learned
-different parts (`labelled.partition`) are merged. A method whose result is not on the line between
-two networks has an accuracy, but no barrier.
+Lines join networks that share all examples (section 3 of the paper). Networks of different parts
+(`labelled.partition`) are merged. A method without a result on the line between two networks has
+an accuracy, but no barrier.
 """
 
 import time
@@ -43,22 +43,22 @@ from fleet_tools.config.values import Count, Positive, Value
 from fleet_tools.errors import ConfigError
 
 CLOSED_FORMS = ("regmean", "least_squares")
-"""Methods that measure second moments of what all layers read."""
+"""Methods that measure second moments of the inputs of all layers."""
 
 
 class SupervisedConfig(Value):
-    """What networks learn, and how they are merged.
+    """Configuration of networks, and of their merge.
 
     Attributes:
         data: The name of a set of examples, see `sources.SOURCES`.
-        data_root: Folder with its files, if it comes as files.
+        data_root: Folder with its files, if it has files.
         examples: Number of examples for training; None for all.
         test_examples: Number of examples for the test; None for all.
         network: Name of the network, see `networks.network`.
         training: Settings of training.
         models: Number of networks that are merged.
-        alpha: Concentration of the Dirichlet distribution by which examples are divided among the
-            networks; None lets each learn all of them.
+        alpha: Concentration of the Dirichlet distribution that divides examples among the networks;
+            None lets each learn all of them.
         method: Merging method, a name or module:function; see `merging.methods.registry.find`.
         options: Options of the method and of its `Descent`, by name.
         initialization: "own" draws initial weights for each network, "common" the same for all.
@@ -79,10 +79,10 @@ class SupervisedConfig(Value):
 
 @dataclass(frozen=True, eq=False)
 class ModelSet:
-    """Networks to be merged, which are trained once and stored.
+    """Networks to be merged, trained once and stored.
 
     Attributes:
-        config: What they learn, and how.
+        config: Their configuration.
         seed: Seed of the set.
     """
 
@@ -110,7 +110,7 @@ class ModelSet:
 
     @cached_property
     def parts(self) -> Sequence[Labelled]:
-        """The examples that each learns."""
+        """The examples of each network."""
         config, training = self.config, self.training
         if config.alpha is None:
             return [training] * config.models
@@ -118,7 +118,7 @@ class ModelSet:
         return partition(training, config.models, config.alpha, generator)
 
     def depends(self) -> dict[str, Any]:
-        """Returns that on which trained networks depend, as plain JSON data."""
+        """Returns the inputs of trained networks, as plain JSON data."""
         config = self.config
         return {
             "network": self.network.title,
@@ -134,7 +134,7 @@ class ModelSet:
         """Returns the networks' weights.
 
         Args:
-            folder: Folder of the experiment, where they are stored.
+            folder: Folder of the experiment, which stores them.
         """
         config, depends = self.config, self.depends()
         name = f"{config.network}-{config.models}-{config.alpha}"
@@ -154,7 +154,7 @@ class ModelSet:
 
     @property
     def base(self) -> dict[str, torch.Tensor]:
-        """The initialization that all have in common, where they have one."""
+        """The common initialization of all networks, if they have one."""
         return initial_weights(self.network, self.config.models * self.seed)
 
 

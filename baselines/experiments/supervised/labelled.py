@@ -23,7 +23,7 @@ class ImageShape(NamedTuple):
 
 
 class TextShape(NamedTuple):
-    """Number of characters of a text, and of different ones; a label is the character after it."""
+    """Length of a text, and number of different characters; a label is the character after it."""
 
     length: int
     classes: int
@@ -41,7 +41,7 @@ class Labelled:
             numbers of characters, (n, length) int64.
         labels: Classes from 0, (n,).
         shape: Shape of an example, and the number of classes.
-        speakers: Who says a text, (n,); None for images.
+        speakers: Speaker of each text, (n,); None for images.
     """
 
     inputs: torch.Tensor
@@ -55,7 +55,7 @@ class Labelled:
 
     @property
     def targets(self) -> torch.Tensor:
-        """What networks return for these examples: classes (n,), or next characters (n, length)."""
+        """Outputs to learn for these examples: classes (n,), or next characters (n, length)."""
         if isinstance(self.shape, ImageShape):
             return self.labels
         return torch.cat([self.inputs[:, 1:], self.labels[:, None]], 1)

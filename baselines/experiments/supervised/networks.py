@@ -1,6 +1,6 @@
 """The networks of labelled examples, with their tables of axes.
 
-Those of images take rows of pixels and return logits; recurrent ones and the transformer read an
+Networks of images take rows of pixels and return logits. Recurrent ones and the transformer read an
 image as a sequence of its rows. The language model takes numbers of characters, and returns logits
 of the next character at each position.
 """
@@ -128,8 +128,8 @@ def _mlp(shape: ImageShape, layers: int = 4, width: int = 512) -> Network:
 
 
 def _cnn(shape: ImageShape) -> Network:
-    # Large images are pooled twice: second moments of what the first linear layer reads have the
-    # square of its inputs, 2 GB with 32 x 32 pixels that are pooled once.
+    # Large images are pooled twice: the second moments of the first linear layer have the square
+    # of its inputs, 2 GB with 32 x 32 pixels that are pooled once.
     first_pool = 2 if min(shape.height, shape.width) >= 16 else 1
     pooled = (shape.height // (2 * first_pool)) * (shape.width // (2 * first_pool))
 
@@ -202,7 +202,7 @@ def network(name: str, shape: Shape) -> Network:
 
     Args:
         name: One of `networks_of`; "linear", a control without hidden layers; or an MLP of another
-            size, as mlp-2x128 (layers and units).
+            size, such as mlp-2x128 (layers and units).
         shape: Shape of the examples.
 
     Raises:

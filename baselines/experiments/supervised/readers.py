@@ -1,14 +1,14 @@
-"""Readers of the files in which public datasets are distributed; none of them is a pickle.
+"""Readers of the files of public datasets; none of them is a pickle.
 
-IDX, described at http://yann.lecun.com/exdb/mnist, has the arrays of bytes of MNIST and
-Fashion-MNIST, compressed or not. A file has two zero bytes, the type (8: unsigned bytes), the
-number of dimensions, their sizes as big-endian 32-bit integers, and the entries.
+IDX (http://yann.lecun.com/exdb/mnist) stores the byte arrays of MNIST and Fashion-MNIST, gzipped
+or not. A file has two zero bytes, the type (8: unsigned bytes), the number of dimensions, their
+sizes as big-endian 32-bit integers, and the entries.
 
 CIFAR-10's binary version (Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html) has, for
 each image, a byte of its label and 3072 of its pixels.
 
 LEAF (Caldas et al. 2018, https://leaf.cmu.edu) has examples by user. A file has the keys "users",
-"num_samples" and "user_data"; the latter has, by user, "x" and "y". Of Shakespeare, "x" are texts
+"num_samples" and "user_data"; the latter has "x" and "y" by user. In Shakespeare, "x" are texts
 of 80 characters and "y" the characters that follow.
 """
 
@@ -40,8 +40,8 @@ def read_idx(folder: Path, name: str, dimensions: int) -> np.ndarray:
 
     Args:
         folder: Its folder.
-        name: Its name without ".gz"; the compressed file is read where this one is missing.
-        dimensions: Number of dimensions that it must have.
+        name: Its name without ".gz"; the gzipped file is read if this one is missing.
+        dimensions: Its expected number of dimensions.
 
     Raises:
         DatasetError: It is missing, damaged or of another kind.

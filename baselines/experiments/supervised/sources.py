@@ -23,13 +23,13 @@ DIGITS_FOR_TRAINING = 1400
 """Number of scikit-learn's digits for training; the others are for the test."""
 
 FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")
-"""Where Debian's package puts the files."""
+"""Folder of the files of Debian's package."""
 
 
 SPEAKERS, LETTERS, LENGTH = 20, 12, 16
 
 _OWN = 0.4
-"""Share of a speaker's own way."""
+"""Probability of a speaker's own distribution."""
 
 _SPREAD = 0.05
 """Parameter of the Dirichlet distributions of letters: most follow a letter with one or two."""
@@ -41,8 +41,8 @@ class ExampleSource:
 
     Attributes:
         title: Its name in tables.
-        load: Reads it; takes the folder with its files, None for the place where they usually are.
-        origin: What to do to have it.
+        load: Reads it; takes the folder with its files, None for the usual place.
+        origin: How to get it.
     """
 
     title: str
@@ -133,15 +133,15 @@ def _markov_speakers(root: Path | None) -> Split:
 
 
 _CHARACTERS = 96
-"""The characters of ASCII that are printed, and one for all others."""
+"""The printable characters of ASCII, and one for all others."""
 
 
 def draw_speakers(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draws texts of speakers: a stand-in where LEAF's Shakespeare cannot be had.
+    """Draws texts of speakers, in place of LEAF's Shakespeare.
 
-    Each speaker draws the next letter either as all do, from the letter before the last one, or in
-    an own way, from the last one. So a network has to remember a letter to learn what is common.
-    Those of different seeds have the same speakers.
+    Each speaker draws the next letter from one of two distributions: a common one given the last
+    letter but one, or the speaker's given the last. So a network has to remember a letter to
+    learn the common distribution. All seeds have the same speakers.
 
     Args:
         count: Number of texts of each speaker.

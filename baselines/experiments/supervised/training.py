@@ -1,7 +1,7 @@
 """Training and evaluation of networks on labelled examples.
 
-Language models learn the next character at each position of a text; as in LEAF, they are evaluated
-on the one after its end.
+Language models learn the next character at each position of a text. As in LEAF, they are evaluated
+on the character after its end.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from fleet_tools.baselines.experiments.supervised.networks import Network
 from fleet_tools.config.values import Count, Positive, Value
 
 _PASS = 2000
-"""Number of examples in a pass of all."""
+"""Number of examples in an evaluation pass."""
 
 _MOMENT_PASS = 250
 """The same where second moments are measured: a convolution reads many patches of an image."""
@@ -98,7 +98,7 @@ def statistics_update(network: Network, data: Labelled) -> Callable[[State], Sta
 
 
 def data_holder(network: Network, data: Labelled, batch: int = 128) -> LocalDataHolder:
-    """Returns a data holder of examples, which draws a batch of them if a seed is given.
+    """Returns a data holder of examples, which draws a batch if a seed is given.
 
     Labels are one-hot: least squares on them is a classifier.
     """

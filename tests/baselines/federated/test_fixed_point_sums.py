@@ -72,7 +72,7 @@ def test_a_full_sum_is_refused_before_it_overflows() -> None:
     for _ in range(CAPACITY // HEAVIEST - 1):
         full = full.joined(one)
     assert full.mean() == pytest.approx(LARGEST)  # not its negative
-    with pytest.raises(MergeError, match="a sum holds 4294967296"):
+    with pytest.raises(MergeError, match="expected at most 4294967296"):
         full.joined(one)
     with pytest.raises(MessageError, match="at most 4294967296 in all"):
         full.plus(largest, 1)

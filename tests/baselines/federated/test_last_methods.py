@@ -322,7 +322,7 @@ def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Pat
             },
             "encoders",
         ),
-        ({"policy": MLP, "distillation": {}}, "needs a `last_method`"),
+        ({"policy": MLP, "distillation": {}}, "the result of a `last_method`"),
         (
             {"last_method": "density_gated_ensemble", "distillation": {"inputs": "moments"}},
             "memory",
@@ -333,7 +333,7 @@ def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Pat
                 "last_method": "concatenation",
                 "distillation": {"inputs": "moments"},
             },
-            "the Gaussians of the gate",
+            "the Gaussians of a gate",
         ),
     ],
 )

@@ -345,12 +345,12 @@ def test_bad_events_are_one_error_with_their_line(
 def test_what_a_life_cannot_have_is_said(data: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"merge_every": 1}, "leave out merge_every"),
-        ({"frozen": True}, "give one, and `initialization: common`"),
+        ({"frozen": True}, "and `initialization: common`"),
     ]
     for changes, reason in cases:
         with pytest.raises(ConfigError, match=reason):
             alive(data, **changes)
-    with pytest.raises(ConfigError, match="are of a `life`"):
+    with pytest.raises(ConfigError, match="need a `life`"):
         plan_of(data, personal_ridge=0.1)
     with pytest.raises(EventError, match=r"life\.events\.0: 'ann' has 50"):
         alive(data, life_of([ANN | {"episodes": 50}]))

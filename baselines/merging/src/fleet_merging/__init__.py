@@ -7,8 +7,8 @@
 
 `merge` merges modules or state dicts, and `METHODS` describes the available methods by name.
 `MergeProblem` is the argument of a method, also of your own. `derive` and `check` make and test
-tables of axes. A `LocalDataHolder` keeps data and answers queries about them. Names are imported
-when they are used.
+tables of axes. A `LocalDataHolder` keeps data and answers queries about them. Names are imported on
+first use.
 """
 
 from importlib import import_module
@@ -60,7 +60,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name when it is used."""
+    """Imports a public name on first use."""
     if name == "METHODS":
         from fleet_merging.methods import registry
 

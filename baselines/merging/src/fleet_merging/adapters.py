@@ -1,8 +1,7 @@
-"""Adapters of low rank as PEFT stores them: which entries change which weight, and by what scale.
+"""Low-rank adapters in PEFT's format: their factors, the weights that these change, and scales.
 
-Facts are PEFT's, version 0.21 (https://github.com/huggingface/peft, `tuners/lora`). An entry or a
-field of a configuration that is not known here is refused by its name, as it may change the meaning
-of the factors.
+Facts are PEFT's, version 0.21 (https://github.com/huggingface/peft, `tuners/lora`). Unknown entries
+and fields of a configuration are refused by name, as they may change the meaning of the factors.
 """
 
 import math
@@ -72,8 +71,8 @@ def factors_of(adapter: State) -> list[Factors]:
     """Returns the factors of an adapter, by the names of its entries.
 
     Raises:
-        MergeError: A factor is alone, empty or of another rank than the other one; there are no
-            factors, or several adapters; or an entry is unknown, see `unfactored`.
+        MergeError: A factor is alone, empty or of another rank than its partner. Or there are no
+            factors, several adapters, or an unknown entry, see `unfactored`.
     """
     unfactored(adapter)
     found: dict[str, dict[str, str]] = {}
@@ -135,7 +134,7 @@ def unfactored(adapter: State) -> dict[str, str]:
     """Returns the names of entries that replace the model's, such as biases, by the model's names.
 
     Raises:
-        MergeError: An entry changes a weight in a way that is not known here.
+        MergeError: An entry changes a weight in an unknown way.
     """
     for name in adapter:
         parts = name.split(".")
@@ -153,12 +152,12 @@ def unfactored(adapter: State) -> dict[str, str]:
 
 
 def scale_of(config: Config, factors: Factors, adapter: State) -> float:
-    """Returns s, alpha / r or alpha / sqrt(r), by which PEFT multiplies a product.
+    """Returns s, alpha / r or alpha / sqrt(r), PEFT's factor of a product.
 
     Raises:
         MergeError: The configuration has another rank than the factors.
     """
-    # An attention's output projection, which PEFT wraps with it, has the patterns of the attention.
+    # PEFT wraps an attention's output projection together with it, by the attention's patterns.
     module = _plain(factors.A.split(".lora_")[0].split(".base_layer.")[0])
     rank = _of_pattern(config, "rank_pattern", module, config.get("r"))
     alpha = _of_pattern(config, "alpha_pattern", module, config.get("lora_alpha"))
@@ -173,11 +172,11 @@ def scale_of(config: Config, factors: Factors, adapter: State) -> float:
 
 
 def require_known(config: Config) -> None:
-    """Raises an error unless all that a configuration says of the factors is known here.
+    """Raises an error unless all fields of a configuration are known.
 
     Raises:
-        MergeError: It is another kind of adapter, it changes the model's weights when it begins, or
-            it sets a field that is not known.
+        MergeError: It is another kind of adapter, it changes the model's initial weights, or it has
+            an unknown field.
     """
     kind = str(config.get("peft_type", "LORA")).rpartition(".")[2].upper()
     if kind != "LORA":
@@ -203,9 +202,9 @@ def require_known(config: Config) -> None:
 def alike(
     adapters: Sequence[State], configs: Sequence[Config]
 ) -> tuple[list[dict[str, torch.Tensor]], dict[str, Any]]:
-    """Returns the same adapters with one configuration, as the method `lora` reads them.
+    """Returns the same adapters with one configuration, as inputs of the method `lora`.
 
-    Where ranks differ, factors get rows and columns of zeros up to the largest rank; where ranks or
+    If ranks differ, factors get rows and columns of zeros up to the largest rank. If ranks or
     scales differ, B is multiplied by s. No product changes.
 
     Args:
@@ -234,7 +233,7 @@ def alike(
         state = dict(adapter)
         for weight, each in of_one.items() if not same else ():
             grown = largest[weight] - len(adapter[each.A])
-            # Half precision would round what is scaled.
+            # Half precision would round the scaled factors.
             kind = torch.promote_types(adapter[each.B].dtype, torch.float32)
             A, B = adapter[each.A].to(kind), s[weight] * adapter[each.B].to(kind)
             state[each.A] = torch.cat([A, A.new_zeros(grown, *A.shape[1:])])
@@ -245,7 +244,7 @@ def alike(
     config = dict(configs[0])
     if not same:
         rank = max(largest.values())
-        # PEFT takes the first pattern at which a name ends, so that long ones come first.
+        # PEFT takes the first pattern that ends a name, so long ones come first.
         names = sorted(largest, key=len, reverse=True) if min(largest.values()) < rank else ()
         pattern = {re.escape(each.removesuffix(".weight")): largest[each] for each in names}
         config |= {"r": rank, "lora_alpha": rank, "use_rslora": False}
@@ -257,7 +256,7 @@ def pairs_of(adapters: Sequence[State], configs: Sequence[Config]) -> list[dict[
     """Returns the factors of each adapter by the weights that they change.
 
     Raises:
-        MergeError: See `factors_of` and `require_known`; or adapters are of different models, or
+        MergeError: See `factors_of` and `require_known`; or adapters have different models, or
             change different weights.
     """
     if len(configs) != len(adapters):
@@ -280,7 +279,7 @@ def pairs_of(adapters: Sequence[State], configs: Sequence[Config]) -> list[dict[
 
 
 def require_same_names(adapters: Sequence[Mapping[str, Any]], what: str) -> None:
-    """Raises a `MergeError` unless all adapters have the same names; `what` says of what."""
+    """Raises a `MergeError` unless all adapters have the same names; `what` describes these."""
     for index, each in enumerate(adapters):
         if differing := sorted(set(each) ^ set(adapters[0])):
             raise MergeError(
@@ -290,7 +289,7 @@ def require_same_names(adapters: Sequence[Mapping[str, Any]], what: str) -> None
 
 
 def _parsed(name: str) -> tuple[str, str | None, list[str]]:
-    """Returns the module's name, the part of an adapter and what follows; None for no part."""
+    """Returns the module's name, an adapter's part and the rest; None for no part."""
     parts = name.split(".")
     index = next((i for i, part in enumerate(parts) if part in _PARTS), None)
     if index is None:

@@ -36,15 +36,16 @@ def normalize(averaging_weights: AveragingWeights | None, count: int) -> np.ndar
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """A sum of weighted models in float64, to which one is added at the cost of that one.
+    """A sum of weighted models in float64, with cheap additions.
 
-    A model is taken away by its negative weight. What is left is exact up to rounding of the sum,
-    so the average of the others is good unless the model taken away had nearly all the weight.
+    A negative weight removes a model. The rest is exact up to rounding of the sum. So the average
+    of the others is accurate unless the removed model had nearly all the weight.
 
     Attributes:
         weight: Sum of the weights.
-        terms: Sums of the tensors by name, in float64 or complex128; what must agree as it is.
-        agreeing: Names of the tensors that must agree; found in the first model if None.
+        terms: Sums of the tensors by name, in float64 or complex128; tensors that must agree are
+            unchanged.
+        agreeing: Names of the tensors that must agree; None to find them in the first model.
     """
 
     weight: float = 0.0
@@ -55,7 +56,7 @@ class WeightedSum:
         """Returns the sum with another model of the same form; gradients flow.
 
         Raises:
-            ModelMismatchError: The models differ in what must agree, see `average`.
+            ModelMismatchError: Tensors that must agree differ, see `average`.
         """
         terms: dict[str, torch.Tensor] = {}
         agreeing = agreeing_tensors(state) if self.agreeing is None else self.agreeing
@@ -63,7 +64,7 @@ class WeightedSum:
             total = self.terms[name] if self.terms else None
             tensor = tensor if total is None else tensor.to(total.device)
             if name not in agreeing:
-                # Of float64, which holds integers up to 2**53, or complex128.
+                # Float64, which holds integers up to 2**53, or complex128.
                 exact = tensor.to(torch.promote_types(tensor.dtype, torch.float64))
                 terms[name] = weight * exact if total is None else total.add(exact, alpha=weight)
             elif total is None or torch.equal(total, tensor):
@@ -79,7 +80,7 @@ class WeightedSum:
     def mean(self, form: State) -> dict[str, torch.Tensor]:
         """Returns the average: new tensors of the names and dtypes of one of the models.
 
-        Counts (such as a BatchNorm's of batches) are rounded, and spectral norms have the singular
+        Counts, such as a BatchNorm's of batches, are rounded. Spectral norms get the singular
         vectors of the averaged weights; see `buffers.with_singular_vectors`.
         """
         mean: dict[str, torch.Tensor] = {}
@@ -94,10 +95,10 @@ class WeightedSum:
 
 
 def weighted_sum(states: Iterable[State], weights: Iterable[float]) -> WeightedSum:
-    """Returns the sum of models that are made one after the other, and not kept.
+    """Returns the sum of an iterable of models, with only one in memory at a time.
 
     Raises:
-        ModelMismatchError: The models differ in what must agree, see `average`.
+        ModelMismatchError: Tensors that must agree differ, see `average`.
     """
     total = WeightedSum()
     for state, weight in zip(states, weights, strict=True):
@@ -123,7 +124,7 @@ def average(
 
     Raises:
         MergeError: There are no models, or the averaging weights are invalid.
-        ModelMismatchError: The models differ in form, or in what must agree.
+        ModelMismatchError: The models differ in form, or in tensors that must agree.
     """
     if not states:
         raise MergeError("There are no models to average. Give at least one.")

@@ -1,4 +1,4 @@
-"""Barriers: the loss of quality on the line between two models (section 3), and their distance."""
+"""Barriers: the loss on the line between two models (section 3), and their distance."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ POINTS = 11
 
 @dataclass(frozen=True)
 class Barrier:
-    """A barrier and the curve from which it was computed.
+    """A barrier, with its curve.
 
     Attributes:
         height: Height of the barrier; infinite or NaN if the measure is.
@@ -71,7 +71,7 @@ def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) 
     Args:
         loss: L, such as the imitation loss on some data.
         one: A model.
-        other: Another model, aligned with the first one if alignment is to be judged.
+        other: Another model, aligned with the first one to measure alignment.
         points: Number of lambdas, evenly spaced from 0 to 1; odd, so that 1/2 is one of them.
 
     Raises:
@@ -115,9 +115,9 @@ def lambdas_of(points: int) -> np.ndarray:
 class NormRatio:
     """Relative difference of a parameter between two models, with Frobenius norms.
 
-    The paper's appendix says of policies that learned the same data twice that "the weight
-    different norm compared to the weight norm" is below 1%. That can be read in two ways; both are
-    computed. The first one does not depend on the order of the units, the second one does.
+    The paper's appendix compares policies that learned the same data twice: "the weight different
+    norm compared to the weight norm" is below 1%. This has two readings; both are computed. The
+    first one does not depend on the order of the units, the second one does.
 
     Attributes:
         of_norms: Difference of the norms, (norm(second) - norm(first)) / norm(first), without sign.

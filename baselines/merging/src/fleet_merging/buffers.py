@@ -1,10 +1,10 @@
 """Buffers of a state dict (not learned), and their treatment in a merge.
 
-A state dict has nothing but names, PyTorch's own, to tell them by, and for the last kind numbers:
+Names, PyTorch's own, identify them, and for the last kind also numbers:
 
     running_mean, running_var       statistics of the data, with which only averages can be made: a
                                     sum with other signs or factors may have a negative variance
-    _extra_state                    whatever a module stores: the same in all models
+    _extra_state                    a module's own data: the same in all models
     weight_orig, _u, _v, or         a spectral norm: W / (u . W v), with the first singular vectors
     parametrizations.weight         of W, which are unit vectors and belong to one W only
     .original, .0._u, .0._v
@@ -27,8 +27,8 @@ _NOT_LEARNED = ("running_mean", VARIANCE, EXTRA_STATE)
 def learned_tensors(state: State) -> dict[str, torch.Tensor]:
     """Returns the learned tensors of a model, on which optimizers may act.
 
-    All others are averaged by methods and optimizers of the server, as in published code of FedOpt
-    (FedML's has gradients of parameters alone, and takes buffers from the average).
+    Methods and server optimizers average all others. Published FedOpt code does the same: FedML's
+    has gradients only of parameters, and takes buffers from the average.
     """
     vectors = {name for weight, *pair in _spectral_norms(state) for name in pair}
     return {
@@ -45,19 +45,19 @@ def learned_tensors(state: State) -> dict[str, torch.Tensor]:
 def with_singular_vectors(
     state: State, form: State, former: State | None = None
 ) -> dict[str, torch.Tensor]:
-    """Returns a model whose spectral norms have the first singular vectors of their weights.
+    """Returns a model with spectral norms that have the first singular vectors of their weights.
 
-    An average of unit vectors is one only if they are the same: of the same model, or of
-    models that were trained with the same ones. These are kept. Alike, averages of orthogonal
-    matrices are replaced by the nearest ones.
+    An average of unit vectors is a unit vector only if they are equal. Equal ones are kept.
+    Averages of orthogonal matrices are
+    replaced by the nearest orthogonal ones.
 
     Args:
         state: A merged model.
-        form: One of the models of which it is made.
-        former: A model whose vectors it has: vectors of weights that differ are computed, too.
+        form: One of the merged models.
+        former: A model that gave it its vectors: these are also computed anew if weights differ.
 
     Raises:
-        MergeError: The weight that a spectral norm divides is itself computed from others.
+        MergeError: A spectral norm divides a weight that is computed from others.
     """
     renewed = dict(state)
     if not any(name.endswith((".base", "_u")) for name in form):

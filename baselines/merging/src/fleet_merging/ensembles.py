@@ -1,6 +1,6 @@
-"""Several networks as one module: the mean of their outputs, or weighted by a gate.
+"""Several networks as one module: the mean of their outputs, or a mean weighted by a gate.
 
-In memory and computation an ensemble is as large as all its members together.
+An ensemble needs the memory and computation of all its members together.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ from fleet_merging.symmetry.table import State
 
 
 class Ensemble(nn.Module):
-    """Networks of one architecture, whose outputs are averaged.
+    """Networks of one architecture, with averaged outputs.
 
     Args:
         module: The architecture; it is copied.
         members: State dicts of the networks.
-        gate: A mixture of experts with the gate of Xu et al. (1995), "An Alternative Model for
-            Mixtures of Experts": outputs are weighted by powers of the Gaussian densities at what
-            the gate's affine map reads. None for the mean.
-        output: Selects the outputs, one tensor (..., k), from what a member returns.
+        gate: The gate of a mixture of experts (Xu et al. 1995, "An Alternative Model for Mixtures
+            of Experts"). It weights outputs by powers of Gaussian densities of the inputs of its
+            affine map. None for the mean.
+        output: Selects the outputs, one tensor (..., k), from a member's result.
     """
 
     means: torch.Tensor
@@ -54,7 +54,7 @@ class Ensemble(nn.Module):
         """Returns the weighted outputs of the members, (..., k).
 
         Raises:
-            MergeError: What a member returns is no tensor, or the gate does not fit it.
+            MergeError: A member's output is no tensor, or the gate does not fit it.
         """
         outputs, read = [], []
         gate = self._gate

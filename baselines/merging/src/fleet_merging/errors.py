@@ -1,4 +1,4 @@
-"""Errors of merging; each message says what was given and how to mend it."""
+"""Errors of merging; each message has the given value and a remedy."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ class NotInvariantError(SymmetryError):
 
 
 class WithoutEffectError(NotInvariantError):
-    """Units that a table calls free, and on which no output depends.
+    """Units that a table calls free, but that affect no output.
 
     Attributes:
         names: Names of the units.
@@ -70,7 +70,7 @@ class SymmetryWarning(UserWarning):
 
 
 class DerivationError(SymmetryError):
-    """A model from whose operations no table of axes can be derived."""
+    """A model without a derivable table of axes."""
 
 
 class ModelMismatchError(MergingError, ValueError):
@@ -82,8 +82,8 @@ class MergeError(MergingError, ValueError):
 
 
 class UnsoundMergeError(MergeError):
-    """A merged model that is not of the models' form, or whose numbers are not usable."""
+    """A merged model of another form than the models', or with unusable numbers."""
 
 
 class MessageError(MergingError, ValueError):
-    """Bytes that are no message between merging and a data holder, or have unexpected content."""
+    """Bytes that are no message between merging and a data holder, or have invalid content."""

@@ -1,4 +1,4 @@
-"""Data holders of plain loaders: batches of inputs and labels, which are held in memory."""
+"""Data holders of loaders: batches of inputs and labels, held in memory."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,9 +45,9 @@ def read_loader(loader: Any, name: str) -> tuple[LabelledInputs, ...]:
     """Reads all batches of a loader into memory.
 
     Args:
-        loader: An iterable of (inputs, labels), such as a `DataLoader`: inputs are the model's
+        loader: An iterable of (inputs, labels), such as a `DataLoader`. Inputs are the model's
             argument or a tuple of its arguments, labels integers or floating-point numbers.
-        name: What it is called in messages, such as "the data of model 0".
+        name: Its name in messages, such as "the data of model 0".
 
     Raises:
         MergeError: It is no such iterable, has no batches, or holds NaN or infinity.
@@ -88,7 +88,7 @@ def read_data(data: Sequence[Any] | None, count: int) -> list[Any]:
     """Returns for each model its batches as a tuple, or its data holder.
 
     Raises:
-        MergeError: They are no list, or not as many as models; or see `read_loader`.
+        MergeError: They are no list, or not one for each model; or see `read_loader`.
     """
     if data is None:
         return []
@@ -162,17 +162,17 @@ def make_holder(
 ) -> LocalDataHolder:
     """Returns a data holder of batches.
 
-    A query without a seed is answered by the mean over all batches, weighted by their numbers of
-    labels; one with a seed by a batch that the seed draws.
+    A query without a seed gets the mean over all batches, weighted by their numbers of labels. A
+    query with a seed gets a batch that the seed draws.
 
     Args:
         module: The architecture; a copy of it in evaluation mode is used.
         batches: The data.
-        last: The affine map that returns the outputs, to whose rows labels belong, class numbers
-            as rows of zeros and a one; None refuses queries for moments.
+        last: The affine map that returns the outputs, with a label for each row. Class numbers
+            become rows of zeros and a one. None refuses queries for moments.
         loss: Loss of a batch, see `loss_of`.
-        output: Selects the outputs from what the module returns.
-        resized: An architecture of other sizes about which moments are asked, too.
+        output: Selects the outputs from the module's result.
+        resized: An architecture of other sizes, for queries for moments.
     """
     model = copied(module)
     other = None if resized is None else copied(resized)

@@ -1,4 +1,4 @@
-"""Modules as they come: with computed weights, tied ones, extra state, statistics, or compiled."""
+"""Modules with computed or tied weights, extra state, statistics, or compilation."""
 
 import contextlib
 import copy
@@ -33,7 +33,7 @@ def copied(model: Module) -> Module:
         try:
             with _Detached():
                 return copy.deepcopy(model, dict(shared)).eval()
-        except Exception as error:  # objects raise what they like
+        except Exception as error:  # objects raise any type
             culprit, owner = _uncopied(error)
             known = culprit is None or id(culprit) in shared or isinstance(error, RecursionError)
             if known or _holds_weights(culprit):
@@ -78,8 +78,8 @@ def require_dense(state: Mapping[str, Any], what: str = "The model") -> None:
     """Raises an error unless all entries of a state dict are numbers that can be averaged.
 
     Args:
-        state: What `state_dict` returns; extra state of other types than tensors is no weight.
-        what: Name of the model, for messages.
+        state: Result of `state_dict`; extra state of other types than tensors is ignored.
+        what: Name of the model in messages.
 
     Raises:
         MergeError: Entries are quantized, sparse, sharded, without values, or no tensors.
@@ -114,18 +114,18 @@ def _kind(name: str, value: Any) -> tuple[str, str] | None:
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """Runs compiled models as they were written: for one run of a copy, compilation is no gain."""
+    """Runs compiled models uncompiled: compilation does not pay for one run of a copy."""
     with torch.compiler.set_stance("force_eager"):
         yield
 
 
 def as_arguments(example: Any) -> tuple[Any, ...]:
-    """Returns the arguments of a model, given as a tuple or, if there is one, by itself."""
+    """Returns the arguments of a model, given as a tuple or as a single argument."""
     return example if isinstance(example, tuple) else (example,)
 
 
 def keeps_statistics(module: nn.Module) -> bool:
-    """Whether a module is a BatchNorm with running statistics, which averages do not have."""
+    """Whether a module is a BatchNorm with running statistics, which averages lack."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
 
 
@@ -173,7 +173,7 @@ def form_of(tensor: torch.Tensor) -> str:
 
 
 def misfits(model: nn.Module, state: State) -> list[str]:
-    """Returns the names of tensors that a module and a state dict do not both have in one shape."""
+    """Returns the names of tensors that a module and a state dict do not share in one shape."""
     own = tensors_of(model)
     return [
         name
@@ -199,7 +199,7 @@ def tied_to(model: nn.Module) -> dict[str, tuple[str, ...]]:
 
 
 def with_tied(model: nn.Module, state: State) -> dict[str, torch.Tensor]:
-    """Returns weights with all names of tied ones, of which files hold one."""
+    """Returns weights with all names of tied ones; files have only one name."""
     found = {
         name: next((state[other] for other in names if other in state), None)
         for name, names in tied_to(model).items()

@@ -1,13 +1,14 @@
 """Folds different input and output statistics of models into weights, so that all scale alike.
 
-An average of such models would read numbers as none of them does. But a scaling before an affine
-map is an affine map, too: with z_i = D z + c for what model i and the common scaling give to the
-map, W z_i + b = (W D) z + (W c + b). So each model gets the common statistics, and weights with
-which it computes what it did. Likewise, a scaling of what the last map answers is folded into it.
+An average of such models would misread its inputs. But a scaling before an affine map is an affine
+map, too. Let z_i = D z + c, where model i gives z_i to the map and the common scaling z. Then
+W z_i + b = (W D) z + (W c + b). So each model gets the common statistics, and weights with the same
+outputs. Likewise, a scaling of the last map's outputs is folded into it.
 
-Nothing is assumed of how a model scales, by means, ranges or quantiles. D and c are fitted to what
-maps read, in double precision, also far outside of the example. Where they do not explain it, as
-after a clip, a tanh or a norm, the scaling cannot be folded.
+Models may scale in any way, by means, ranges or quantiles. D and c are fitted to the inputs of
+maps,
+in double precision, also far outside of the example. If the fit is not exact, as after a clip, a
+tanh or a norm, the scaling cannot be folded.
 """
 
 import warnings
@@ -32,11 +33,12 @@ from fleet_merging.moments.rows import applied_maps, reading
 from fleet_merging.symmetry.table import State
 
 _SPREADS = (1.0, 30.0, 1000.0)
-"""Deviations of the noise that is added to the example in trials, relative to its numbers. Large
-ones reveal clips."""
+"""Deviations of the noise added to the example in trials, relative to its numbers. Large ones
+reveal
+clips."""
 
 _TOLERANCE = 1e-6
-"""Of trials in double precision, relative to the largest number."""
+"""Tolerance of trials in double precision, relative to the largest number."""
 
 
 def with_common_buffers(
@@ -46,7 +48,7 @@ def with_common_buffers(
     example: Any,
     output: Callable[[Any], Any],
 ) -> list[State]:
-    """Returns models with equal buffers, which compute the same as before.
+    """Returns models with equal buffers and unchanged outputs.
 
     Buffers are statistics if they are numbers, differ, and are no BatchNorm's or spectral norm's.
     Buffers in state dicts are replaced by their mean, and buffers that are not persistent by the
@@ -104,20 +106,20 @@ def folded(
     output: Callable[[Any], Any] = lambda outputs: outputs,
     unscaled: tuple[str, ...] = (),
 ) -> dict[str, torch.Tensor]:
-    """Returns weights with which one module computes the same as another.
+    """Returns weights that make one module compute the same as another.
 
     Args:
         own: A model.
         common: The same model, but for scalings before affine maps and after the last one.
         example: Arguments of both.
         output: Selects the outputs.
-        unscaled: Beginnings of the names of maps that read nothing scaled, which saves time.
+        unscaled: Prefixes of the names of maps without scaled inputs, which saves time.
 
     Returns:
         A state dict of `common`.
 
     Raises:
-        MergeError: No weights make them equal; the message says where they differ.
+        MergeError: No weights make them equal; the message names the difference.
     """
     own, trial = copied(own).double(), copied(common).double()
     trials = [_doubled(example, None)]
@@ -173,7 +175,7 @@ def _behind(
 def _before(
     matrix: torch.Tensor, rows: torch.Tensor, given: torch.Tensor, answers: torch.Tensor
 ) -> torch.Tensor:
-    """Returns the matrix of the last map, whose answers h are scaled to P h + p, not Q h + q."""
+    """Returns the matrix of the last map for a scaling P h + p of its outputs h, not Q h + q."""
     units = rows @ matrix[:, :-1] + matrix[:, -1:]
     shape = (1, -1, units.shape[-1])
     if len(matrix) > 1 or given.numel() != units.numel():
@@ -204,7 +206,7 @@ def _read(
     trials: Sequence[tuple[Any, ...]],
     output: Callable[[Any], Any],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns what a map reads in all trials, (groups, n, in), and the outputs, flat."""
+    """Returns the inputs of a map in all trials, (groups, n, in), and the outputs, flat."""
     with reading(model, [name]) as found:
         answers = [output(model(*each)).flatten() for each in trials]
     return torch.cat(found[name], 1), torch.cat(answers)

@@ -36,49 +36,48 @@ class MergeProblem:
 
     Attributes:
         symmetry: Table of axes of all models.
-        models: State dicts, at least one; they are not changed. Their names are brought into the
-            table's order (files have them in random order), since sums round in some order.
+        models: State dicts, at least one; they are not changed. Their names are sorted as in the
+            table (files have a random order), since sums round in some order.
         averaging_weights: A number for each model, of any positive sum; equal ones if None.
         data_holders: A data holder for each model, with that model's own data, for `fleet_merge`.
         shared_data_holder: Holder of data common to all models, for losses of `sinkhorn_rebasin`.
         affine_maps: The affine maps of the models in the order in which they are applied, for
-            methods that ask data holders for moments; see `moments.affine_maps`. The last one's
-            outputs are the model's, for which data holders have labels.
-        unitwise: Names of parameters outside of these maps that are a number for each unit, which
-            acts on it alone, such as a decay; where units are chosen, each keeps its own.
-        seed: Seed of everything that is drawn.
-        base: Weights from which all models were trained, for methods on task vectors: the common
-            initialization, or in a fleet's later rounds the last merged weights; None if there are
-            none. Their names are brought into the table's order, too.
-        module: The architecture in which the state dicts live, for methods that run models and for
-            `MergeResult.model`; its own weights do not matter, and it is not changed.
-        example: Arguments of the module, a tuple; one that is given by itself becomes one.
-        output: Selects the outputs from what the module returns: what permutations must not change.
-        state_size: Number of first inputs of the first affine map that gates read; None for all
-            that come from outside (not a recurrent layer's own state). Of models with encoders, the
-            number of features, the first inputs of `Encoders.reader`.
+            methods that query moments; see `moments.affine_maps`. The last one's outputs are the
+            model's, for which data holders have labels.
+        unitwise: Names of parameters outside of these maps with one number for each unit, such as a
+            decay, which acts on it alone. In a selection, each unit keeps its own.
+        seed: Seed of all random numbers.
+        base: Common weights before training, for methods on task vectors; None if there are none.
+            This is the common initialization, or in a fleet's later rounds the last merged weights.
+            Their names are sorted as in the table, too.
+        module: The architecture of the state dicts, for methods that run models and for
+            `MergeResult.model`. It is not changed, and its own weights do not matter.
+        example: Arguments of the module, a tuple; a single argument becomes one.
+        output: Selects the outputs from the module's result: permutations must not change them.
+        state_size: Number of first inputs of the first affine map that a density-gated ensemble
+            reads; None for all except a recurrent layer's own state. With encoders, the number of
+            features, the first inputs of `Encoders.reader`.
         inputs: Returns a pass over unlabelled inputs, each a tuple of arguments, for
             `distillation`.
-        with_memory: Whether models remember what they read before in an episode.
-        arguments_of: Returns the arguments with which models read states, (n, size), or sequences
-            of them, (n, steps, size), if they have a memory, for `distillation`; None if the models
-            read them as they are. Of models with encoders, states are the features. Its further
-            arguments are the ensemble that is to be imitated, and a generator of what models read
-            beside states.
-        encoders: What of the models encodes what they read; None if nothing does.
-        resized: An architecture of the models' kind with other numbers of hidden units, which the
-            result has: for `partition`, as many as all models together; for
-            `structured_compression`, at most.
+        with_memory: Whether models remember earlier steps of an episode.
+        arguments_of: Returns the models' arguments for states, (n, size), or with a memory for
+            sequences, (n, steps, size), for `distillation`. None if the states are the arguments.
+            With encoders, states are the features. Its further arguments are the ensemble to
+            imitate, and a generator of other inputs.
+        encoders: The encoders in the models; None if there are none.
+        resized: An architecture of the result, of the models' kind with other numbers of hidden
+            units: for `partition`, as many as all models together; for `structured_compression`, at
+            most as many.
         at_width: Returns such an architecture of a given width, for the option `width` of
-            `structured_compression`; it raises a MergeError if there is none.
+            `structured_compression`; raises a MergeError if there is none.
         finish: Postprocesses every average before it is measured or stored, such as
             `modules.recompute`.
         group: The free permutations of the models.
         normalized_weights: The averaging weights, with sum 1; shape (models,).
 
     Raises:
-        MergeError: There are no models, the averaging weights are invalid, or there are not as
-            many data holders as models.
+        MergeError: There are no models, the averaging weights are invalid, or the numbers of data
+            holders and models differ.
         ModelMismatchError: The models, the base and the module are not of one form.
         UncoveredParameterError, AxisSizeError: The table does not fit them.
     """
@@ -164,8 +163,8 @@ class Encoders:
 
     Attributes:
         parameters: Names of their tensors.
-        reader: Name of the affine map whose first inputs are all features, and other numbers of the
-            same step.
+        reader: Name of the affine map that reads all features as its first inputs, and other
+            numbers of the same step.
     """
 
     parameters: tuple[str, ...]
@@ -177,10 +176,10 @@ class MergeResult:
     """Result of a merging method: a network, or several ones as an ensemble.
 
     Attributes:
-        members: State dicts of the networks; one is a merge proper.
+        members: State dicts of the networks; a single one is a merged network.
         permutations: The permutation of each model before averaging; empty if the method has none.
         traffic: Traffic to and from data holders.
-        gate: Weighs the members' outputs; None for their mean.
+        gate: Weights of the members' outputs; None for their mean.
         module: The architecture of the members, for `model`; `registry.merge` sets it.
         output: See `MergeProblem`.
     """
@@ -193,7 +192,7 @@ class MergeResult:
     output: Callable[[Any], Any] = lambda outputs: outputs
 
     def __post_init__(self) -> None:
-        """Checks that there is something in it."""
+        """Checks that there are members."""
         if not self.members:
             raise MergeError("A merge has no members. Give at least one state dict.")
 
@@ -204,7 +203,7 @@ class MergeResult:
         permutations: Sequence[Permutation] = (),
         traffic: Traffic | None = None,
     ) -> Self:
-        """Returns the result that is one network."""
+        """Returns a result with one network."""
         return cls((state,), tuple(permutations), traffic or Traffic())
 
     @property
@@ -212,7 +211,7 @@ class MergeResult:
         """State dict of the merged network.
 
         Raises:
-            MergeError: The result is an ensemble, which has several.
+            MergeError: The result is an ensemble, without a single state dict.
         """
         if self.is_ensemble:
             raise MergeError(
@@ -224,7 +223,7 @@ class MergeResult:
 
     @property
     def is_ensemble(self) -> bool:
-        """Whether it has several members, or a gate."""
+        """Whether it has several members, or weights them by densities."""
         return len(self.members) > 1 or self.gate is not None
 
     @property
@@ -232,12 +231,12 @@ class MergeResult:
         """A new module that computes the merge: a network, or an `ensembles.Ensemble`.
 
         Raises:
-            MergeError: Nothing is known but state dicts.
+            MergeError: Only state dicts are known.
         """
         if self.module is None:
             raise MergeError(
                 "The merge was made from state dicts alone, so its module is unknown. Give the "
-                "merge problem's `module`, or load `state` into a model of your own."
+                "merge problem's `module`, or load `state` into your own model."
             )
         if self.is_ensemble:
             from fleet_merging.ensembles import Ensemble
@@ -251,7 +250,7 @@ class MergeResult:
     def parameters(self) -> int:
         """Number of learned parameters of all members; shared ones count once.
 
-        The entries of a gate, which are measured and not learned, are not among them.
+        The entries of `gate` do not count, since they are measured and not learned.
         """
         tensors = {
             (each.data_ptr(), each.shape): each.numel()

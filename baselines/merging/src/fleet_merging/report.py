@@ -60,17 +60,16 @@ def measure_merge(
     """Measures a merge.
 
     Args:
-        problem: The models; their data holders answer with losses that are deterministic where no
-            seed is given.
+        problem: The models; their data holders' losses are deterministic without a seed.
         merged: Result of merging them, see `registry.merge`.
         points: Number of points on the line between two models; see `barrier.loss_barrier`.
-        network: The result as a module that returns what a model does, where it is not one of the
-            models' form, such as an ensemble; without it, its loss is not measured.
+        network: The result as a module with a model's outputs, for results of another form, such as
+            an ensemble. Without it, their loss is not measured.
 
     Raises:
         MergeError: `points` is even, or below 3.
-        NotInvariantError: A permutation changes a model's loss, so the table is not the model's,
-            or the loss is not deterministic.
+        NotInvariantError: A permutation changes a model's loss. So the table is false, or the loss
+            is not deterministic.
     """
     loss, finish = pooled_loss(problem), problem.finish
     permutations = merged.permutations or [problem.group.identity() for _ in problem.models]
@@ -103,7 +102,7 @@ def measure_merge(
 def pooled_loss(problem: MergeProblem) -> Measure | None:
     """Returns the function that measures a model's loss on all data.
 
-    They are all data holders', weighted by the averaging weights, or else the shared ones.
+    These are all data holders', weighted by the averaging weights, or else the shared ones.
 
     Returns:
         None if there are no data holders.
@@ -127,7 +126,7 @@ def pooled_loss(problem: MergeProblem) -> Measure | None:
 def _loss_of_network(problem: MergeProblem, network: torch.nn.Module) -> float | None:
     holders, weights = problem.data_holders, problem.normalized_weights.tolist()
     if not all(isinstance(holder, LocalDataHolder) for holder in holders):
-        return None  # they answer queries about the models' form alone
+        return None  # they answer queries only about the models' form
     return sum(
         weight * float(holder.loss(network, None))
         for weight, holder in zip(weights, holders, strict=True)

@@ -1,6 +1,6 @@
 """Byzantine-robust aggregation.
 
-A rule takes the vectors of all robots, of which up to f may be anything, and returns one:
+A rule takes the vectors of all robots, up to f of them arbitrary, and returns one:
 
     norm_bound         long vectors are shortened to the median norm, and all averaged (Sun et al.,
                        "Can You Really Backdoor Federated Learning?", 2019)
@@ -8,17 +8,18 @@ A rule takes the vectors of all robots, of which up to f may be anything, and re
     trimmed_mean       the mean of each coordinate without its f smallest and f largest values
                        (Yin et al., "Byzantine-Robust Distributed Learning", 2018)
     krum               the vector that is nearest to its n - f - 2 nearest others, and
-    multi_krum         the mean of the n - f vectors of which that holds most (Blanchard et al.,
+    multi_krum         the mean of the n - f best vectors by krum's score (Blanchard et al.,
                        "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent",
                        2017)
-    mean               the weighted mean: no rule
+    mean               the weighted mean: not robust
 
 Of n robots, coordinate_median and trimmed_mean need n >= 2 f + 1, krum and multi_krum n >= 2 f + 3.
-Only `mean` asks for weights: a robot says itself on how many steps it has learned, so that with
-weights, one that lies would decide again.
+Only `mean` uses weights: robots report their own numbers of steps, so that with weights, a single
+false one could decide the result.
 
-No rule knows what a policy does. It knows vectors, and what is far from the others': a
-robot that is wrong in a small way is not noticed, and one that is right and alone is left out.
+Rules compare vectors, and not policies. They miss a robot with a small error, and leave out a
+single
+robot that is right.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,8 +41,8 @@ from fleet_merging.symmetry.table import State
 _YIN = "Yin et al. 2018"
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""rule(vectors, weights): one vector (k,) of the vectors of n robots, (n, k), and of their
-averaging weights, (n,), float64."""
+"""rule(vectors, weights): one vector (k,) from the vectors of n robots, (n, k), and their averaging
+weights, (n,), float64."""
 
 
 def mean(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -52,8 +53,8 @@ def mean(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def norm_bound(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Returns the mean of v_i min(1, b / norm(v_i)), where b is the median of the norms.
 
-    Fewer than half of the robots cannot make b longer than the longest of the others', so that f
-    robots move the mean by at most f b / n each way; which way is theirs.
+    If fewer than half of the robots are false, b is at most the longest of the others' norms. So f
+    robots move the mean by at most f b / n each, in any direction.
     """
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     scale = np.where(largest > 0, largest, 1.0)  # squares of huge numbers do not fit
@@ -114,7 +115,7 @@ _COUNT_BYZANTINE = ("trimmed_mean", "krum", "multi_krum")
 
 
 _DAMPING = 1e-6
-"""Size of inputs in a direction, relative to the largest, below which they say nothing."""
+"""Size of inputs in a direction, relative to the largest, below which they are ignored."""
 
 _TINY = 1e-300
 
@@ -124,7 +125,7 @@ def rule_of(name: str, byzantine: int = 1) -> Rule:
 
     Args:
         name: One of `RULES`.
-        byzantine: Largest number f of robots that may send anything.
+        byzantine: Largest number f of robots that may send arbitrary vectors.
 
     Raises:
         UnknownChoiceError: There is no such rule.
@@ -165,7 +166,7 @@ def robust_average(
     Args:
         problem: The models.
         rule: One of `RULES`.
-        byzantine: Largest number of models that may be anything.
+        byzantine: Largest number of arbitrary models.
         alignment: "none", "weights" or "activations" before, see `rebasin.align`.
 
     Raises:
@@ -184,16 +185,16 @@ def robust_state(
     rule: str,
     byzantine: int = 1,
 ) -> dict[str, torch.Tensor]:
-    """Combines the permuted models to one by a rule; buffers are averaged.
+    """Aggregates the permuted models by a rule; buffers are averaged.
 
-    The rule sees differences from the base, or where there is none, from the median of each weight:
-    `norm_bound` alone depends on it.
+    The rule gets differences from the base, or else from the median of each weight. Only
+    `norm_bound` depends on this choice.
 
     Args:
         problem: The models.
         permutations: One for each.
         rule: One of `RULES`; with "mean", the result is `problem.mean`'s, to the bit.
-        byzantine: Largest number of robots that may send anything.
+        byzantine: Largest number of robots that may send arbitrary weights.
 
     Raises:
         UnknownChoiceError: There is no such rule.
@@ -219,19 +220,19 @@ def robust_moments(
 ) -> Moments:
     """Returns moments of all robots by a rule, in place of `measurement.combine`.
 
-    Of inputs, the nearest positive semidefinite matrix is returned, without negative eigenvalues
+    For inputs, the nearest positive semidefinite matrix is returned, without negative eigenvalues
     (Higham, "Computing a Nearest Symmetric Positive Semidefinite Matrix", 1988, Theorem 2.1).
-    Medians of such matrices need not be such, nor what a robot sends.
+    Medians of such matrices and false answers may have some.
 
-    Medians of inputs and targets apart would belong to no map from the ones to the others. So
-    rules that take coordinates apart see each robot's own map M_i = G_i^-1 C_i instead of its
-    targets C_i, and the targets belong to the map M that they return, G M.
+    Separate medians of inputs and targets would belong to no map from the ones to the others. So
+    rules by coordinate get each robot's own map M_i = G_i^-1 C_i instead of its targets C_i. The
+    returned targets G M belong to their map M.
 
     Args:
-        moments: Those of each robot, of one shape.
+        moments: Moments of each robot, of one shape.
         weights: Averaging weights, which sum to 1, for "mean".
         rule: One of `RULES`; with "mean", the result is `combine`'s, to the bit.
-        byzantine: Largest number of robots that may send anything.
+        byzantine: Largest number of robots that may send arbitrary moments.
 
     Raises:
         UnknownChoiceError: There is no such rule.
@@ -256,7 +257,7 @@ def _nearest_semidefinite(matrices: torch.Tensor) -> torch.Tensor:
 
 
 def _map(moments: Moments) -> torch.Tensor:
-    """Returns the map that fits moments; in directions with hardly any inputs it is short."""
+    """Returns the map that fits moments; it is short in directions with hardly any inputs."""
     values, axes = torch.linalg.eigh((moments.inputs + moments.inputs.mT).double() / 2)
     damping = _DAMPING * values.abs().amax(-1, keepdim=True)
     scaled = values.clamp(min=0.0) / (values.square() + damping.square()).clamp(min=_TINY)
@@ -264,7 +265,7 @@ def _map(moments: Moments) -> torch.Tensor:
 
 
 def _by_score(vectors: np.ndarray, byzantine: int, name: str) -> np.ndarray:
-    """Returns the robots by ascending score; of equal ones, the smaller number that differs first.
+    """Returns the robots by ascending score; the first differing number breaks ties.
 
     So ties move with all vectors, and the order of the robots does not matter.
     """

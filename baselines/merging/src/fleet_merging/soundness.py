@@ -13,12 +13,12 @@ _MAX_SHOWN = 6
 
 
 def require_sound(state: State, form: State, maker: str) -> None:
-    """Raises an error unless a merged model is of the form of the models, and usable.
+    """Raises an error unless a merged model has the form of the models, and is usable.
 
     Args:
         state: The merged model.
-        form: A model of which it was made; its numbers do not matter.
-        maker: What made it, such as "ties", for the message.
+        form: One of the merged models; its numbers do not matter.
+        maker: Its method in the message, such as "ties".
 
     Raises:
         UnsoundMergeError: It has `defects`; the message names the tensors.
@@ -31,16 +31,16 @@ def require_sound(state: State, form: State, maker: str) -> None:
 
 
 def require_usable(result: MergeResult, problem: MergeProblem, maker: str) -> None:
-    """Raises an error unless the members of a merge, as they are returned, can be used.
+    """Raises an error unless the members of a merge are usable.
 
     Args:
         result: The result, after `MergeProblem.finish`.
-        problem: What was merged.
-        maker: What made it, for the message.
+        problem: The merge problem.
+        maker: The method in the message.
 
     Raises:
-        UnsoundMergeError: See `require_sound`; or weights that are tied in the module differ, or
-            the outputs for the example are not finite.
+        UnsoundMergeError: See `require_sound`; or tied weights of the module differ, or the outputs
+            for the example are not finite.
     """
     module = result.module
     form = problem.models[0] if module in (None, problem.module) else tensors_of(module)
@@ -68,11 +68,11 @@ def defects(state: State, form: State) -> str:
 
     Args:
         state: The model.
-        form: A model with the names, shapes and dtypes that it must have.
+        form: A model with the expected names, shapes and dtypes.
 
     Returns:
-        Names of tensors that are missing, unknown, of another shape or dtype, or not finite, or
-        variances with negative entries, and what is wrong with each.
+        Names of tensors with their faults: missing, unknown, of another shape or dtype, not finite,
+        or negative variances.
     """
     found = [f"{name} is missing" for name in form if name not in state]
     found += [defect for name, value in state.items() if (defect := _defect(name, value, form))]

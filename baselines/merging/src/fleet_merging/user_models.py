@@ -1,8 +1,8 @@
 """Any PyTorch models with plain data as a merge problem, and their merge.
 
-This is what `fleet_merging` offers. Whatever a method needs is found out from the models and
+These are the public functions of `fleet_merging`. They find the needs of a method in the models and
 the data: the table of axes, the affine maps, the loss, data holders. All of it is validated before
-anything is merged, and the result before it is returned.
+the merge, and the result afterwards.
 """
 
 import inspect
@@ -44,10 +44,10 @@ from fleet_merging.symmetry.derive import derive
 from fleet_merging.symmetry.table import State, Symmetry, require_alike
 
 _EXAMPLES = 8
-"""Number of rows of the first batch by which tables are derived and checked."""
+"""Number of rows of the first batch for deriving and checking tables."""
 
 _RESIZING = ("partition", "structured_compression")
-"""Methods whose result may have other numbers of hidden units than the models."""
+"""Methods with results that may have other numbers of hidden units than the models."""
 
 
 def merge(
@@ -66,11 +66,11 @@ def merge(
             options of the method, or of its `Descent`.
 
     Returns:
-        The result. Its `model` is a new module in evaluation mode, a network or an ensemble; where
-        the models have BatchNorms and data are given, their statistics are measured on the data.
+        The result. Its `model` is a new module in evaluation mode, a network or an ensemble.
+        Statistics of BatchNorms are measured on the data, if given.
 
     Raises:
-        UnsoundMergeError: The merged model is not of the models' form, or not usable.
+        UnsoundMergeError: The merged model has another form than the models, or is not usable.
         UnknownChoiceError: There is no such method, or it has no such option.
         MergingError: See `problem_of`, and the method.
     """
@@ -106,29 +106,29 @@ def problem_of(
     seed: int = 0,
     method: str | Method = "naive_average",
 ) -> MergeProblem:
-    """Returns the problem of merging any models, with all that a method needs.
+    """Returns the problem of merging any models, with all needs of a method.
 
     Args:
         models: Modules or state dicts of one architecture.
-        data: For each model its own data: an iterable of batches (inputs, labels), such as a
-            `DataLoader`, which is read into memory; or a data holder that answers queries.
+        data: Data of each model: an iterable of batches (inputs, labels), such as a `DataLoader`,
+            read into memory; or a data holder that answers queries.
         model: The architecture of state dicts. For `partition` and `structured_compression`, the
-            result's, where it has other numbers of hidden units than the models.
-        example: An argument of the model or a tuple of its arguments, a batch of a few different
-            ones, by which the table is derived and checked; by default the first data.
+            result's, if it has other numbers of hidden units than the models.
+        example: An argument of the model or a tuple of its arguments, to derive and check the
+            table. A batch of a few different ones; by default the first data.
         loss: loss(outputs, labels) of a batch; by default cross entropy for labels that are class
             numbers (integers), otherwise the mean squared error.
-        output: Selects a tensor of outputs from what the model returns.
+        output: Selects a tensor of outputs from the model's result.
         symmetry: Table of axes; derived from the model if None.
-        base: Weights from which all models were trained, for methods on task vectors.
+        base: Common weights before training, for methods on task vectors.
         inputs: Unlabelled batches, each an argument or a tuple of arguments, for `distillation`.
         averaging_weights: A number for each model, of any positive sum; equal ones if None.
-        seed: Seed of everything that is drawn.
-        method: For which method; what only others need is left out.
+        seed: Seed of all random numbers.
+        method: The method; needs of other methods are left out.
 
     Raises:
-        MergeError: There are no models, or too little is known for the method. The numbers of data
-            and models differ, or a batch or the loss is not usable. Models are quantized, sparse,
+        MergeError: There are no models, or the method needs more data. The numbers of data and
+            models differ, or a batch or the loss is not usable. Models are quantized, sparse,
             without values (meta), or cannot be copied.
         ModelMismatchError: Models, architecture or base are not of one form.
         DerivationError, SymmetryError: No table can be derived, or it is false.
@@ -217,7 +217,7 @@ def _options(function: Method, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unwrapped(model: Any, name: str) -> nn.Module | State:
-    """Returns the module inside of wrappers whose names differ by a prefix, or the state dict."""
+    """Returns the module inside of wrappers that add a prefix to names, or the state dict."""
     if isinstance(model, nn.parallel.DataParallel | nn.parallel.DistributedDataParallel):
         model = model.module
     model = getattr(model, "_orig_mod", model)  # of torch.compile
@@ -316,7 +316,7 @@ def _table(
             check(table, module, example, output=output)
         return table
     if not registry.permutes(method):
-        # Nothing is permuted, so that no axis has to be known.
+        # Nothing is permuted, so axes need not be known.
         return Symmetry.of({name: " ".join("_" * each.dim()) for name, each in state.items()})
     if module is None or example is None:
         missing = "architecture (`model`)" if module is None else "example of its inputs"

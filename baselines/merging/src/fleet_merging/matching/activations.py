@@ -1,4 +1,4 @@
-"""Matching of one model with another by second moments of activations, as data holders measure."""
+"""Matching of one model with another by second moments of activations from data holders."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -21,20 +21,20 @@ def match_moments(
     products: Mapping[str, torch.Tensor],
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the hard element under which a model's activations resemble a reference's most.
+    """Returns the hard element that makes a model's activations resemble a reference's most.
 
-    It maximizes the sum of the covariances of each unit with the reference's, both as affine maps
-    write it, before the activation, and as they read it. This is the assignment of Git Re-Basin's
-    activation matching, solved as for weights: to a permutation P, a covariance C of
-    reference and model is what the weights of a layer are, <I, P C^T>.
+    It maximizes the sum of the covariances of each unit with the reference's. These are of the
+    outputs of affine maps, before the activation, and of their inputs. This is the assignment of
+    Git Re-Basin's activation matching. It is solved as for weights, with a covariance C of
+    reference and model in place of a layer's weights, <I, P C^T>.
 
     Args:
         symmetry: Table of both models.
         reference: A model.
         model: The model to permute.
         maps: Their affine maps.
-        products: For each map, the mean of x y^T, where x and y are the reference's and the
-            model's inputs to it on the same data. Both have a last entry of 1; (1, in + 1, in + 1).
+        products: For each map, the mean of x y^T, with the reference's inputs x and the model's
+            inputs y on the same data. Both have a last entry of 1; (1, in + 1, in + 1).
         generator: Draws the order of names in each sweep.
 
     Raises:

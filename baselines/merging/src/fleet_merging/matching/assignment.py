@@ -23,7 +23,7 @@ class UnfoldedPair:
     """A tensor of the reference and the same tensor of the model, unfolded.
 
     Attributes:
-        factors: What the dimensions hold.
+        factors: Factors of the dimensions.
         reference: The reference's tensor, with one dimension for each factor.
         tensor: The model's tensor, of the same shape.
     """
@@ -47,7 +47,7 @@ class UnfoldedPair:
         """Returns both tensors with the dimensions of `names` first and all others flattened.
 
         Args:
-            names: Names whose dimensions come first.
+            names: Names of the leading dimensions.
             permutation: Permutation of the model's tensor, of any of the names.
         """
         leading = [dim for name in dict.fromkeys(names) for dim in self.dims[name]]
@@ -111,9 +111,9 @@ def assign_quadratic(
     """Searches the P that maximizes <L, P> + sum of <R, P W P^T>; never worse than the start.
 
     Frank-Wolfe with exact line search over the Birkhoff polytope, then the hard projection (as in
-    Vogelstein et al. 2015), from three quarters of the way from the polytope's center to `start`,
-    and from `start`. The plain linearization, P := argmax of <gradient, P>, has no such line search
-    and may decrease the objective.
+    Vogelstein et al. 2015). It starts three quarters of the way from the polytope's center to
+    `start`, and at `start`. The plain linearization, P := argmax of <gradient, P>, has no such line
+    search and may decrease the objective.
 
     Args:
         linear: L, shape (n, n).
@@ -190,7 +190,7 @@ def quadratic_gradient(pairs: Sequence[Pair], index: torch.Tensor) -> torch.Tens
 def _gradient_after(
     pairs: Sequence[Pair], before: torch.Tensor, gradient: torch.Tensor, index: torch.Tensor
 ) -> torch.Tensor:
-    """Returns the same gradient from that at another corner, by the rows that differ alone."""
+    """Returns the same gradient from the gradient at another corner, by the differing rows."""
     moved = (index != before).nonzero().squeeze(1)
     if len(moved) > len(index) // 2:
         return quadratic_gradient(pairs, index)

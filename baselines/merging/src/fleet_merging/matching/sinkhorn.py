@@ -1,10 +1,11 @@
 """Soft and hard projections onto the Birkhoff polytope: the paper's eq. (soft_obj).
 
-The soft projection of scores X is argmax over doubly stochastic P of <X, P> + tau H(P), which
-is diag(u) exp(X / tau) diag(v): Sinkhorn's iteration finds u and v (Cuturi 2013). Its gradient is
-taken at the fixed point (Eisenberger et al. 2022), so no iteration is kept in memory. Where tau is
-small Sinkhorn's iteration needs thousands of steps, and Newton's method finishes (Brauer et al.
-2017). The hard projection, tau = 0, is a linear assignment.
+The soft projection of scores X is argmax over doubly stochastic P of <X, P> + tau H(P). This is
+diag(u) exp(X / tau) diag(v), and Sinkhorn's iteration finds u and v (Cuturi 2013). Its gradient is
+taken at the fixed point (Eisenberger et al. 2022), so no iteration is kept in memory. For small
+tau,
+Sinkhorn's iteration needs thousands of steps, and Newton's method finishes (Brauer et al. 2017).
+The hard projection, tau = 0, is a linear assignment.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ _LONGEST = 5.0
 """Largest change of a potential in a step of Newton's method."""
 
 _FIRST = 20
-"""Number of iterations after which Newton's, each at the cost of dozens of Sinkhorn's, pay."""
+"""Number of iterations before Newton's method; its steps cost dozens of Sinkhorn's."""
 
 _LARGE = 128
 """Size from which a few products with vectors save more time than they take."""
@@ -118,10 +119,10 @@ class _SoftProjection(torch.autograd.Function):
 
 
 def _cost(X: torch.Tensor) -> torch.Tensor:
-    """Returns costs whose minimum is the assignment with the largest sum of scores; float64.
+    """Returns costs for which the minimum assignment has the largest sum of scores; float64.
 
-    Constants added to columns change no assignment. Sinkhorn's potentials are such constants, and
-    close to the optimal duals, with which the solver's shortest paths are short.
+    Constants added to columns change no assignment. Sinkhorn's potentials are such constants close
+    to the optimal duals, which keep the solver's shortest paths short.
     """
     potential = torch.zeros(len(X), dtype=torch.float64, device=X.device)
     if len(X) >= _LARGE:
@@ -180,9 +181,9 @@ def _newton(
 ) -> torch.Tensor:
     """Returns the same matrix from potentials a = log u that minimize the dual.
 
-    The dual, sum_j log sum_i exp(logits_ij + a_i) - sum_i a_i, is convex; its gradient is r - 1,
-    with r the rows' sums of P whose columns sum to 1, and its Hessian diag(r) - P P^T. A step is
-    halved until the dual decreases; if it never does, the step is Sinkhorn's, -log r.
+    The dual, sum_j log sum_i exp(logits_ij + a_i) - sum_i a_i, is convex. Its gradient is r - 1,
+    where r are the sums of the rows of P, with columns that sum to 1. Its Hessian is diag(r) - P
+    P^T. A step is halved until the dual decreases; otherwise the step is Sinkhorn's, -log r.
     """
     a, P, value = potentials, *_dual(logits, potentials)
     for _ in range(iterations):
@@ -208,7 +209,7 @@ def _newton(
 
 
 def _dual(logits: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, float]:
-    """Returns the matrix of potentials of rows, with columns that sum to 1, and the dual."""
+    """Returns the matrix of row potentials, with columns that sum to 1, and the dual."""
     shifted = logits + a.unsqueeze(1)
     columns = shifted.logsumexp(dim=0)
     value = columns.double().sum() - a.double().sum()

@@ -17,24 +17,24 @@ Gradient = Callable[[State], State]
 """Returns the gradient of a loss with respect to a permuted model; missing entries are zero."""
 
 Steps = Generator[State, State, dict[str, torch.Tensor]]
-"""Yields permuted models, is sent their gradients, and returns tensors by free name."""
+"""Yields permuted models, receives their gradients, and returns tensors by free name."""
 
 
 @dataclass(frozen=True)
 class Descent:
     """Parameters of the descent of soft permutations.
 
-    With projection "through", as in published implementations and in what works, scores X are free
-    variables, the permutation is P = Proj_tau(X), and AdamW descends through the projection. With
-    "after", Algorithm 1 to the letter, P moves against its own gradient and is projected again,
-    P := Proj_tau(P - rate dL/dP). With tau = 1 each projection makes P nearly uniform, even where
-    the gradient is zero.
+    With projection "through", as in published implementations, scores X are free variables. The
+    permutation is P = Proj_tau(X), and AdamW descends through the projection; this works best. With
+    "after", Algorithm 1 to the letter, P moves against its own gradient and is projected again, P
+    := Proj_tau(P - rate dL/dP). With tau = 1 each projection makes P nearly uniform, even with zero
+    gradient.
 
     Attributes:
         steps: Number of gradient steps.
         rate: Step size.
         tau: Weight of the entropy in the soft projection.
-        noise: Standard deviation of the noise that is added to the start, to break ties.
+        noise: Standard deviation of the noise added to the start, to break ties.
         iterations: Maximum number of iterations in each projection, the first 20 Sinkhorn's, the
             others Newton's; it ends when all rows sum to 1 within 0.001.
         projection: "through" or "after", see above.
@@ -83,10 +83,10 @@ def descend(
         descent: Parameters of the descent.
         generator: Draws the noise of the start.
         trust: Weight, between 0 and 1, of a hard start's entries in the first soft projection, so
-            that the descent begins near the start. If None, the start's matrix itself is
-            projected, which gives its entries the weight e / (n - 1 + e) with tau = 1: 2% for
-            n = 128. Without effect with "after", whose first gradient is that at the start. A soft
-            start is its own projection, whatever the trust.
+            that the descent begins near the start. If None, the start's matrix itself is projected.
+            With tau = 1 its entries then have the weight e / (n - 1 + e): 2% for n = 128. It has no
+            effect on "after", since the first gradient is at the start. A soft start is its own
+            projection for any trust.
 
     Returns:
         The soft element, matrices by name.
@@ -101,7 +101,7 @@ def descend(
 def descend_together(
     descents: Mapping[int, Steps], gradients: Callable[[Mapping[int, State]], Sequence[State]]
 ) -> dict[int, dict[str, torch.Tensor]]:
-    """Descends with several models step by step, so that all gradients of a step are asked at once.
+    """Descends with several models step by step, with all gradients of a step in one query.
 
     Args:
         descents: A descent for each model, see `descent_steps`.

@@ -4,9 +4,11 @@ It solves the least-squares problem one name at a time (Ainsworth et al. 2023), 
 guess from inputs to outputs. Only steps that increase the objective are taken, so it ends.
 
 The step of a name that occurs once in each tensor is a linear assignment. This case comes first.
-For a name on two axes of a tensor (recurrent weights) the step is a quadratic assignment, for a
-name that owns others (heads) a nested one. If a name is quadratic, a second ascent starts from a
-random walk of Git Re-Basin's own steps, and the better result counts.
+For
+a name on two axes of a tensor (recurrent weights), it is a quadratic assignment. For a name that
+owns others (heads), it is a nested one. If a name is quadratic, a second ascent starts from a
+random walk
+of Git Re-Basin's own steps, and the better result counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +54,7 @@ def match_weights(
         start: Start of the ascent, unless the initial guess is closer; the identity if None.
         sweeps: Maximum number of sweeps; it ends sooner when no step increases the objective.
         tolerance: Smallest increase that counts, as a fraction of the mean contribution of a unit
-            if the models are alike.
+            of equal models.
 
     Raises:
         ModelMismatchError, SymmetryError: The models differ in form, or do not fit the table.
@@ -76,7 +78,7 @@ def match_weights(
 class CoordinateAscent:
     """The steps of one matching.
 
-    Products of weights are kept, and only rows that have moved since are computed again.
+    It stores products of weights, and recomputes only rows that have moved since.
 
     Args:
         group: Permutations of the model.
@@ -111,7 +113,7 @@ class CoordinateAscent:
             self._neighbors[name] = near if itself else near - {name}
 
     def climb(self, current: Indices, generator: np.random.Generator, sweeps: int) -> Indices:
-        """Takes the steps of all names, in a new order in each sweep, until none increases."""
+        """Takes the steps of all names, in a new order in each sweep, while any increases."""
         pending = set(self._names)
         for _ in range(sweeps):
             for name in generator.permutation(self._names).tolist():
@@ -178,11 +180,11 @@ class CoordinateAscent:
         return self._products[key][1]
 
     def initial_guess(self) -> Indices:
-        """Returns an element that is found name by name, in the order of the tensors.
+        """Returns an element found name by name, in the order of the tensors.
 
-        A name is resolved by the tensors whose other names are resolved already: the inputs resolve
-        the first layer, this one the second. Ascent from the identity ends lower, since there the
-        weights between two layers are noise to both.
+        Names on the other axes of a tensor resolve a name: the inputs resolve the first layer, this
+        one the second. Ascent from the identity ends lower, since there the weights between
+        two layers are noise to both.
         """
         current = self._group.tensors(self._group.identity())
         resolved: set[str] = set()
@@ -225,9 +227,9 @@ class CoordinateAscent:
     ) -> Indices:
         """Returns the best element on a walk of Git Re-Basin's steps, which may also descend.
 
-        On this walk the step of a quadratic name is its linearization's alone. So the walk
-        need not end, and passes points where ascent would stop; it is cut off after three sweeps
-        without a new best.
+        On this walk, the step of a quadratic name is only its linearization's. So the walk need not
+        end, and passes points where ascent would stop. It is cut off after three sweeps without a
+        new best.
 
         Args:
             current: Start of the walk.
@@ -319,7 +321,7 @@ def _step_inside(
 
 
 def _value_per_unit(pairs: Sequence[UnfoldedPair], units: int) -> float:
-    """Returns the mean contribution of a unit to the objective if the models are alike."""
+    """Returns the mean contribution of a unit to the objective of equal models."""
     zero = torch.zeros(())
     R = sum((pair.reference.double().square().sum() for pair in pairs), start=zero)
     W = sum((pair.tensor.double().square().sum() for pair in pairs), start=zero)

@@ -1,4 +1,4 @@
-"""Models with the encoders of another one, whose features they learn to read by least squares."""
+"""Models with the encoders of another one, and refitted matrices that read its features."""
 
 from collections.abc import Sequence
 
@@ -20,15 +20,14 @@ def with_common_encoders(
 ) -> tuple[State, ...]:
     """Returns the models with the encoders of another one.
 
-    Where the features enter a model's other layers, its matrix is fitted so that these go on to
-    read what they did. For this, its data holder is asked once for the second moments of what both
-    models' encoders compute of its data, side by side. A model that has these encoders already
-    stays as it is.
+    The matrix that reads features is fitted to its former outputs. The data holder is asked once
+    for the second moments of the features of both models' encoders on its data, side by side. A
+    model that has these encoders already is unchanged.
 
     Args:
         problem: The models with their `encoders`, data holders and affine maps.
         encoding: The other model.
-        meter: Asks the data holders.
+        meter: Sends the queries to data holders.
 
     Raises:
         MergeError: Encoders or data holders are missing, or the matrix has groups.
@@ -55,12 +54,12 @@ def with_common_encoders(
 
 
 def _reading(reader: AffineMap, model: State, moments: Moments) -> State:
-    """Returns a model whose matrix is fitted to what it read of its own encoders' features.
+    """Returns a model with a matrix fitted to its outputs for its own encoders' features.
 
     Args:
         reader: The map that reads features.
         model: The model, with other encoders.
-        moments: Of what the map reads of these, of what it read of its own, and of 1.
+        moments: Of the map's new inputs, its own former ones, and 1.
     """
     matrix, second = reader.matrix(model), moments.inputs[0]
     count = reader.weights[0].of(model).flatten(1).shape[1]  # without a memory's own units

@@ -1,15 +1,15 @@
-"""Compression: the networks of all models side by side, reduced to the size of one, or another.
+"""Structured compression: one network selected from the networks of all models side by side.
 
-Side by side, the networks are one, whose matrices hold theirs as blocks on the diagonal and which
-reads the same inputs. Its last matrix is fitted to the labels of all data. From the last layer
-down, the units are chosen that explain best what is read of them above and, of a recurrent
-layer, by the layer itself. Matrices between chosen units are fitted to what the united network
-computes, and the last one once more to the labels, on what the small network itself computes.
+Side by side, the networks are one, which reads the same inputs. Its matrices hold theirs as blocks
+on the diagonal, and its last matrix is fitted to the labels of all data. From the last layer down,
+units are chosen that best explain the inputs of the layers above, and of a recurrent layer its own
+inputs. Matrices between chosen units are fitted to the outputs of the united network. The last one
+is fitted once more to the labels, on its inputs in the small network.
 
-Every fit has a closed form in second moments of what the united network's maps read, which data
+Every fit has a closed form in second moments of the inputs of the united network's maps, which data
 holders measure on their own data. A recurrent layer is fitted on the united network's past states,
-so that errors do not feed back while it is fitted. Units are chosen by forward selection, see
-`unit_selection`, as networks are pruned in He et al. (2017), here over several networks.
+so that errors do not feed back during the fit. Units are chosen by forward selection, see
+`unit_selection`, as He et al. (2017) prune networks, here over several networks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,24 +53,24 @@ def structured_compression(
     ridge: float = 1e-3,
     width: int | None = None,
 ) -> MergeResult:
-    """Compresses all models into one network; each data holder is asked three times.
+    """Selects one network from all models; each data holder is asked three times.
 
-    The network has the models' size or, given a `resized` architecture or a `width`, another one,
-    up to the width of all models together: so narrow models become one as large as all of them,
-    which has fewer units than they have together and a full matrix between these.
+    The network has the models' size. Given a `resized` architecture or a `width`, it has another
+    one, up to the width of all models together. So narrow models become one network with at most
+    all their units, and full matrices between these.
 
     Args:
         problem: The models, their data holders with labels, and affine maps, which hold every
             parameter.
         ridge: Weight of the united network's own matrices in each fit, relative to the mean square
-            of what is read.
-        width: Number of units of hidden layers, where the problem says what has a width, see
+            of the inputs.
+        width: Number of units of hidden layers, for networks with a width, see
             `MergeProblem.at_width`; None for the models' own.
 
     Raises:
         MergeError: Data holders, affine maps or labels are missing, parameters belong to no affine
-            map, or there are heads or groups of units. Or the network to be made is of another kind
-            or has more units than all models together, or an option has no such value.
+            map, or there are heads or groups of units. Or the new network is of another kind or has
+            more units than all models together, or an option is out of range.
         MessageError: A data holder's answer is invalid.
     """
     if not 0 < ridge < float("inf"):
@@ -114,12 +114,12 @@ class _Union:
 
     Attributes:
         models: Their weights.
-        shared: Tensors without units that are the same in all of them, as of a frozen encoder.
-        maps: Their maps without those that are the same in all.
-        counts: Number of units that the small network has, by free name.
-        reads, writes: Inputs and outputs of each model's maps; among the first ones also the
-            entries of parameters that act on each unit alone.
-        small_reads, small_writes: Those of the small network's.
+        shared: Tensors without units that are equal in all models, as of a frozen encoder.
+        maps: Their maps except for shared ones.
+        counts: Number of units of the small network, by free name.
+        reads, writes: Inputs and outputs of each model's maps; inputs include the entries of
+            parameters that act on each unit alone.
+        small_reads, small_writes: Inputs and outputs of the small network's maps.
     """
 
     models: Sequence[State]
@@ -168,7 +168,7 @@ class _Union:
     def matrix(self, each: AffineMap) -> torch.Tensor:
         """Returns the map of all models as one matrix, (models * in + 1, models * out).
 
-        Inputs of fixed order are the same for all models, and are read from the first one's.
+        Inputs of fixed order are the same for all models, and are read once.
         """
         matrices = [each.matrix(model)[0] for model in self.models]
         whole = torch.block_diag(*(matrix[:-1] for matrix in matrices))
@@ -181,7 +181,7 @@ class _Union:
         return torch.cat([whole, torch.cat([matrix[-1] for matrix in matrices])[None]])
 
     def mean(self, last: AffineMap) -> torch.Tensor:
-        """Returns the matrix with which the united network returns the mean of the outputs."""
+        """Returns the matrix for which the united network returns the mean of the outputs."""
         matrices = [last.matrix(model)[0] / len(self.models) for model in self.models]
         bias = torch.stack([matrix[-1] for matrix in matrices]).sum(0)
         return torch.cat([*(matrix[:-1] for matrix in matrices), bias[None]])
@@ -197,7 +197,7 @@ class _Union:
         return _indices(self.writes[each.name], self.small_writes[each.name], chosen)
 
     def with_unitwise(self, problem: MergeProblem, small: State, chosen: Chosen) -> State:
-        """Returns the small network with the numbers that the chosen units have of their own."""
+        """Returns the small network with the unitwise parameters of the chosen units."""
         found = dict(small)
         for name in problem.unitwise:
             numbers = torch.cat([model[name].flatten() for model in self.models])
@@ -220,7 +220,7 @@ def _places_of(
 
 
 def _indices(places: Sequence[Place], small: Sequence[Place], chosen: Chosen) -> list[int]:
-    """Returns the indices of what the small network has, among the models' one after another.
+    """Returns the indices of the small network's entries among the models', one after another.
 
     Args:
         places: Places in each of the models.
@@ -243,7 +243,7 @@ def _choose(
 ) -> Chosen:
     """Returns the chosen units of every free name, from the last map down.
 
-    Of a map above, the outputs of chosen units count; of a recurrent layer, all its units'.
+    For a map above, outputs of chosen units count; for a recurrent layer, all its units'.
     """
     chosen: Chosen = {}
     names = [name for each in reversed(maps) for name, *_ in union.reads[each.name] if name]
@@ -259,7 +259,7 @@ def _choose(
                 other for other, *_ in union.writes[each.name]
             }:
                 wanted = wanted[:, union.outputs(each, chosen)]
-            # What is read of the units once, or several times, as of an encoder of two clouds.
+            # Maps read units once, or several times, as of an encoder of two clouds.
             times: dict[int, list[int]] = {}
             for i in own:
                 times.setdefault(places[i][1], []).append(i)
@@ -281,7 +281,7 @@ def _measured(
     models: Sequence[State],
     meter: TrafficMeter,
 ) -> dict[str, Moments]:
-    """Returns pooled moments of what maps of some models read, side by side, by map."""
+    """Returns pooled moments of the inputs of some models' maps, side by side, by map."""
     if not maps:
         return {}
     first, *beside = models

@@ -54,7 +54,7 @@ _TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {
 _STARTS = ("average", "matching", "structured_compression")
 
 _GRADIENT_NORM = 1.0
-"""Norm to which longer gradients are shortened, as where policies are trained."""
+"""Norm to which longer gradients are shortened, as in the training of policies."""
 
 
 @method(
@@ -79,39 +79,39 @@ def distillation(
 ) -> MergeResult:
     """Trains a merge of the models to act as an ensemble of them, by squared errors.
 
-    Hinton et al., "Distilling the Knowledge in a Neural Network", 2015, on outputs. What the
-    student reads are the problem's unlabelled `inputs`, or else states drawn from the Gaussians of
-    the teacher's gate. With `mixtures`, each data holder is asked once more, for Gaussians of
-    consecutive states, from which states are drawn, or sequences for models with a memory: see
+    Hinton et al., "Distilling the Knowledge in a Neural Network", 2015, on outputs. The network in
+    training reads the problem's unlabelled `inputs`, or states drawn from the Gaussians of a
+    density-gated ensemble. With `mixtures`, each data holder is asked once more, for Gaussians of
+    consecutive states. They give states, or sequences for models with a memory: see
     `moments.mixture`. Adam descends, with a rate that falls to zero along a cosine. The result does
     not depend on the order of the models.
 
-    Of models with encoders, states are features: all models, and the student, first get the start's
-    encoders, see `common_encoders`, which stay as they are. Of heads that denoise, outputs are the
-    answers at noisy actions, which lie on the way to actions that the ensemble draws.
+    With encoders, states are features. All models, and the network in training, first get the
+    start's encoders, which stay constant, see `common_encoders`. With heads that denoise, outputs
+    are the answers for noisy actions on the way to actions that the ensemble draws.
 
     Args:
-        problem: The models with their `module`, and what the teacher and the start need.
+        problem: The models with their `module`, and the inputs of the teacher and the start.
         teacher: "density_gated_ensemble", "gated_refit", "concatenation", or the "mean" of the
             outputs.
-        start: "average" of the weights, or that after their "matching", or
+        start: "average" of the weights, the average after their "matching", or
             "structured_compression".
-        mixtures: Largest number of Gaussians with which episodes of a data holder begin, and of
-            others; 0 asks for none.
+        mixtures: Largest number of Gaussians of a data holder's first states of episodes, and of
+            its other states; 0 asks for none.
         rank: Number of principal axes of the features of encoders along which Gaussians lie.
-        states: Number of states that are drawn if there are no inputs.
+        states: Number of states to draw if there are no inputs.
         steps: Number of steps.
         rate: Learning rate of the first step.
-        batch: Number of drawn states in a step; inputs are taken batch by batch as they are given.
-        refit: Ridge with which the student's last layer is fitted to the data holders' labels in
-            the end, see `head_refit`; 0 for no such fit.
+        batch: Number of drawn states in a step; given inputs keep their batches.
+        refit: Ridge of the last fit of the last layer to the data holders' labels, see
+            `head_refit`; 0 for no such fit.
 
     Raises:
-        MergeError: `teacher` or `start` is unknown, the module is missing, or there are no inputs
-            and no gate to draw them from. Or the models read something else than the states that
-            are drawn; numbers are too small, or see the teacher and the start.
+        MergeError: `teacher` or `start` is unknown, the module is missing, there is no source of
+            inputs, or numbers are too small. Or the models read something else than the drawn
+            states; or see the teacher and the start.
         MessageError: A data holder's answer is invalid.
-        UnsoundMergeError: The student's weights are not finite: the rate is too large.
+        UnsoundMergeError: The trained weights are not finite: the rate is too large.
     """
     if teacher not in _TEACHERS or start not in _STARTS:
         raise MergeError(
@@ -161,7 +161,7 @@ def distillation(
 
 
 def _first(problem: MergeProblem, start: str) -> MergeResult:
-    """Returns the network with which the student begins."""
+    """Returns the initial network of the training."""
     if start == "structured_compression":
         return structured_compression(replace(problem, resized=None))
     identity = problem.group.identity()
@@ -174,7 +174,7 @@ def _first(problem: MergeProblem, start: str) -> MergeResult:
 def _measured(
     problem: MergeProblem, count: int, rank: int, encoding: State, meter: TrafficMeter
 ) -> list[StateMixture]:
-    """Asks each data holder for a mixture of its states, or of features of a model's encoders."""
+    """Asks each data holder for a mixture of its states, or of a model's features of them."""
     holders = required(problem, "data_holders")
     of_features = (0, None) if problem.encoders is None else (rank, encoding)
     queries = [
@@ -182,7 +182,7 @@ def _measured(
         for model in problem.models
     ]
     found = list(meter.ask_mixtures(holders, queries))
-    size = problem.state_size or mode(each.size for each in found)  # not that of one who lies
+    size = problem.state_size or mode(each.size for each in found)  # robust to a false one
     for holder, each in zip(holders, found, strict=True):
         if each.size != size:
             raise DataHolderError(
@@ -198,7 +198,7 @@ def _drawn(
 ) -> Sequence[torch.Tensor]:
     """Returns batches of states, or of sequences of them, drawn from mixtures.
 
-    Sequences are twice as long as episodes: a policy that fails goes on.
+    Sequences are twice as long as episodes, since a policy that fails continues.
     """
     weights = problem.normalized_weights.tolist()
     steps = 1
@@ -223,11 +223,11 @@ def _mixed(problem: MergeProblem, rows: torch.Tensor) -> torch.Tensor:
 def _of_gate(
     problem: MergeProblem, gate: RowGate | None, count: int, batch: int
 ) -> Sequence[torch.Tensor]:
-    """Returns batches of states drawn from a gate's Gaussians by the averaging weights."""
+    """Returns batches of states drawn from a gate's Gaussians, by the averaging weights."""
     if gate is None or problem.with_memory or problem.encoders is not None:
         raise MergeError(
-            "Distillation needs inputs, and there is no gate whose Gaussians could supply them "
-            "(models with memory or encoders have none). Ask data holders for `mixtures`, give the "
+            "Distillation needs inputs, and this ensemble has no Gaussians to draw them from. "
+            "With memory or encoders, no ensemble has. Ask data holders for `mixtures`, give the "
             "merge problem's `inputs`, or use the teacher density_gated_ensemble."
         )
     drawn = []
@@ -246,7 +246,7 @@ def _arguments(
     gate: RowGate | None,
     teacher: Teacher,
 ) -> list[tuple[Any, ...]]:
-    """Returns batches of arguments with which models read drawn states, or else those given."""
+    """Returns batches of arguments for drawn states, or else the given inputs."""
     if drawn and problem.arguments_of is not None:
         generator = np.random.default_rng((problem.seed, 5))
         return [problem.arguments_of(states, teacher, generator) for states in drawn]
@@ -264,7 +264,7 @@ def _as_they_are(
 
     Args:
         problem: The models.
-        gate: The gate from whose Gaussians they were drawn, if they were.
+        gate: The gate with the Gaussians of the states, if any.
         states: The states, (count, n), or of models with memory (count, steps, n).
 
     Raises:
@@ -281,7 +281,7 @@ def _as_they_are(
         if whole and given.dim() == states.dim() and given.shape[-1] == states.shape[-1]:
             return (states.to(given),)
     raise MergeError(
-        "Sampled states do not fit these models, whose input is not one tensor of states. Give "
+        "The models' input is not one tensor of states, so sampled states do not fit. Give "
         "unlabelled `inputs`, or `arguments_of`."
     )
 

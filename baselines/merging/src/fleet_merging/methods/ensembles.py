@@ -1,13 +1,13 @@
 """Ensembles: all networks side by side, with equal weights or a gate, or one fitted last layer.
 
-They are no merges of one size: they have the parameters of all models together. Each works on any
-network with a last affine map, whose outputs are the network's: the actions of a linear head, or
-what a head that denoises answers of noisy actions at some time.
+They are no merges of one size: they have the parameters of all models together. They need a network
+with a last affine map that returns the outputs. These are the actions of a linear head, or a
+denoising head's answers for noisy actions at some time.
 
 A fit of the last map minimizes the squared error of the labels that data holders have, over the
-arguments that their batches hold. So a head that learns from drawn noise and times is fitted as
-any other one: by batches that hold draws. Side by side, each model's last hidden units read its own
-units, and the same noise and times; the one last matrix reads all of them.
+arguments of their batches. For a head that learns from drawn noise and times, batches hold such
+draws. Side by side, each model's last hidden units read its own units, and the same noise and
+times; the one last matrix reads all of them.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ from fleet_merging.queries.traffic import TrafficMeter
 from fleet_merging.symmetry.table import State
 
 SHARPNESS = 0.1
-"""Power of the densities. The entries of a state are far from independent, so that a density of
-many of them is too sure."""
+"""Power of the densities. The entries of a state are not independent, so a density of many of them
+is overconfident."""
 
 _SPREAD = 0.1
-"""Variance added to each entry of the state, so that one that never changes for a model leaves the
-others a say."""
+"""Variance added to each entry of the state, so that an entry that is constant for one model does
+not rule out the others."""
 
 _RIDGE = 1e-3
 """Weight of the mean of the last layers in their fit, as in the other methods."""
@@ -50,7 +50,7 @@ def ensemble(problem: MergeProblem) -> MergeResult:
     """Averages the models' outputs, with equal weights.
 
     Lakshminarayanan et al., "Simple and Scalable Predictive Uncertainty Estimation using Deep
-    Ensembles", 2017, where all models learn the same data. Nobody is asked for anything.
+    Ensembles", 2017, where all models learn the same data. It sends no query.
 
     Args:
         problem: The models.
@@ -67,12 +67,12 @@ def ensemble(problem: MergeProblem) -> MergeResult:
     asks="moments of states, once",
 )
 def density_gated_ensemble(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:
-    """Weighs the models' outputs by the densities of the inputs that each has learned from.
+    """Weighs the models' outputs by the densities of the present inputs in their data.
 
-    Each data holder is asked for the second moments of what one model's first affine map reads, or
-    of the features of that model's encoders: one message. The model is the one that counts most;
-    densities of other models' features would not compare. The gate follows Xu et al. (1995), "An
-    Alternative Model for Mixtures of Experts", and needs no training.
+    Each data holder is asked once for second moments: of the inputs of one model's first affine
+    map, or of its encoders' features. This model has the largest averaging weight;
+    densities of different models' features would not compare. The gate follows Xu et al. (1995),
+    "An Alternative Model for Mixtures of Experts", and needs no training.
 
     Args:
         problem: The models, their data holders and affine maps.
@@ -98,10 +98,10 @@ def density_gated_ensemble(problem: MergeProblem, *, sharpness: float = SHARPNES
 def gated_refit(
     problem: MergeProblem, *, sharpness: float = SHARPNESS, ridge: float = _RIDGE
 ) -> MergeResult:
-    """Weighs models by densities, with last layers that are fitted together by least squares.
+    """Weighs models by densities, with last layers fitted together by least squares.
 
-    Each data holder is asked twice: for the moments of what its model reads, as by
-    `density_gated_ensemble`. Then it is asked, with the gate and all models, for the moments of the
+    Each data holder is asked twice. The first query is for the moments of its model's inputs, as in
+    `density_gated_ensemble`. The second one sends the gate and all models, for the moments of the
     weighted units and labels.
 
     Args:
@@ -137,8 +137,8 @@ def gated_refit(
 def concatenation(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
     """Fits one last layer to the last hidden units of all models side by side.
 
-    Each data holder is sent all models, and asked for the second moments of what their last layers
-    read and of the labels: one message. The result is the mean of models with the fitted layers.
+    Each data holder is asked once. It gets all models, and returns the second moments of their last
+    layers' inputs and of the labels. The result is the mean of models with the fitted layers.
 
     Args:
         problem: The models, their data holders with labels, and affine maps.
@@ -165,7 +165,7 @@ def require_head(problem: MergeProblem) -> None:
     """Raises an error unless the last affine map returns the outputs of the models.
 
     Raises:
-        MergeError: Data holders or affine maps are missing, or, where module and example are known,
+        MergeError: Data holders or affine maps are missing. Or module and example are known, and
             the map's outputs are not the module's.
     """
     require_moments(problem, problem.affine_maps[-1:])
@@ -192,7 +192,7 @@ def require_head(problem: MergeProblem) -> None:
 
 
 def _density_gate(problem: MergeProblem, sharpness: float, meter: TrafficMeter) -> RowGate:
-    """Asks data holders for moments of what one model reads of their data; returns the gate."""
+    """Asks data holders for moments of the inputs of one model; returns the gate."""
     if not 0 < sharpness < float("inf"):
         raise MergeError(f"The sharpness of the gate is {sharpness}. Give a number above 0.")
     require_moments(problem, problem.affine_maps[:1])
@@ -246,7 +246,7 @@ def _gaussian(
     Args:
         moments: Moments of the map's inputs.
         size: Number of the first ones.
-        scale: Number of each that counts as 1, (size,).
+        scale: Unit of each of these inputs, (size,).
     """
     mean, covariance = _of_states(moments, size)
     covariance = covariance / scale.outer(scale)
@@ -261,7 +261,7 @@ def _gaussian(
 
 
 def _moments_of_all(problem: MergeProblem, meter: TrafficMeter, gate: RowGate | None) -> Moments:
-    """Returns moments of what the last maps of all models read, and of the labels, pooled."""
+    """Returns pooled moments of the inputs of all models' last maps, and of the labels."""
     last = problem.affine_maps[-1]
     first, *others = problem.models
     query = MomentQuery(first, (last.name,), "labels", beside=tuple(others), gate=gate)
@@ -272,7 +272,7 @@ def _moments_of_all(problem: MergeProblem, meter: TrafficMeter, gate: RowGate | 
 def _fitted(
     pooled: Moments, parts: Sequence[torch.Tensor], bias: torch.Tensor, ridge: float
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Returns the matrix that fits moments best, in the parts of the one that it should resemble.
+    """Returns the matrix that fits moments best, in the parts of its prior.
 
     Args:
         pooled: Moments of inputs side by side, and of the labels.

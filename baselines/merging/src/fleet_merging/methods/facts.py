@@ -4,7 +4,7 @@
             asks="moments, once")
     def regmean(problem, *, ridge=1e-3): ...
 
-The list of methods, the tables of the documentation and refusals are made from them.
+The list of methods, the tables of the documentation and refusals use them.
 """
 
 import inspect
@@ -40,7 +40,7 @@ BASE = ("base",)
 """Needs of methods on task vectors."""
 
 MOMENTS = ("data_holders", "affine_maps")
-"""Needs of methods that ask for moments."""
+"""Needs of methods that query moments."""
 
 NETWORK, ENSEMBLE = "a network", "an ensemble"
 """Results: a network of the models' size, or the parameters of all models."""
@@ -52,12 +52,12 @@ class MethodFacts:
 
     Attributes:
         name: Its name, or module:function of a user's own.
-        title: The name that readers of the field know.
+        title: The name in the literature.
         source: The paper that describes it, or "this project".
         needs: Fields of `MergeProblem` that it needs with its default options, see `needs.NEEDS`.
-        start: The start of training that it assumes: "any", since it aligns or does not average
-            units; or "common", the same weights (or, as a control, without alignment).
-        asks: The questions to each data holder, and how often they are asked.
+        start: The start of training that it assumes. "any": it aligns or does not average units.
+            "common": the same weights (or, as a control, no alignment).
+        asks: The queries to each data holder, and their number.
         layers: Kinds of `LAYERS` with learned parameters that it merges.
         returns: `NETWORK` or `ENSEMBLE`.
         permutes: Whether it needs to know which units may be permuted; else no table of axes.
@@ -114,12 +114,12 @@ def method(
     """Returns a decorator that adds a function to `METHODS`.
 
     Args:
-        name: See `MethodFacts`, as for all others but the last.
+        name: See `MethodFacts`, as for the others.
         title: A title.
         source: A source.
-        needs: Methods that need a base, on task vectors, have a common start and permute nothing.
+        needs: Needs. Methods with a base, on task vectors, have a common start and permute nothing.
         start: A start.
-        asks: Questions.
+        asks: Queries.
         layers: Kinds of layers.
         returns: A result.
         permutes: Whether it needs a table.
@@ -147,14 +147,14 @@ def variant(
     asks: str | None = None,
     **fixed: Any,
 ) -> Callable[[_Function], _Function]:
-    """Returns a decorator that adds a variant of the method whose decorator is below it.
+    """Returns a decorator that adds a variant of the method below it.
 
     Args:
         name: Its name.
         title: Its title.
         source: Its source, if it differs from the method's.
         needs: Its needs, if they differ from the method's.
-        asks: Its questions to data holders, if they differ from the method's.
+        asks: Its queries to data holders, if they differ from the method's.
         fixed: The options that make the variant.
     """
 
@@ -172,7 +172,7 @@ def variant(
 def require_layers(problem: MergeProblem, facts: MethodFacts) -> None:
     """Raises an error if a method cannot merge a layer of the models.
 
-    Layers whose tensors all models share, as of a frozen encoder, are kept as they are.
+    Layers with equal tensors in all models, as of a frozen encoder, are kept as they are.
 
     Raises:
         MergeError: The message names the layers, and the methods that can merge these models.
@@ -192,7 +192,7 @@ def refusal(
         problem: The problem.
         name: The method.
         found: The layers or tensors that it cannot merge.
-        layers: Kinds of layers that another method has to take.
+        layers: Kinds of layers that another method has to merge.
     """
     able = [
         each.name
@@ -222,7 +222,7 @@ def layers_of(problem: MergeProblem) -> dict[str, list[str]]:
 
 
 def shared(problem: MergeProblem) -> dict[str, torch.Tensor]:
-    """Returns the tensors without units that are the same in all models."""
+    """Returns the tensors without units that are equal in all models."""
     first, *others = problem.models
     return {
         name: tensor

@@ -1,18 +1,18 @@
 """Fleet-Merge: Algorithm 1 of the paper, with its ablations.
 
-`fleet_merge_listing` is the algorithm as its listing says. `fleet_merge` differs from it, each
-difference by an option:
+`fleet_merge_listing` is the algorithm of the listing. `fleet_merge` differs from it by options:
 
-- Each descent begins near a hard permutation: at first the matching of weights (`start`), with the
-  weight `trust` on its entries, and in later epochs what was found before. In the listing it begins
-  at the identity, and P := Proj_tau(P - eta dL/dP) loses it after a step unless tau is small.
+- Each descent begins near a hard permutation with the weight `trust` on its entries. This is first
+  the matching of weights (`start`), and in later epochs the permutation of the epoch before. In the
+  listing it begins at the identity, and P := Proj_tau(P - eta dL/dP) loses it after a step unless
+  tau is small.
 - AdamW descends through the projection, from noisy scores (`descent`).
 - Models are averaged by their averaging weights, in fleets the robots' numbers of training steps
   (`equal_weights`).
 
-Both differ from the listing in two points. A step draws what the data holder gives for a seed, in
-fleets a batch, instead of a pair of observation and action. And soft permutations begin each epoch
-at the hard ones, as section 3.1 says, while the listing initializes them once.
+Both differ from the listing in two points. A step uses the data holder's draw for a seed, in fleets
+a batch, instead of a pair of observation and action. And soft permutations begin each epoch at the
+hard ones, as in section 3.1, while the listing initializes them once.
 """
 
 import math
@@ -50,7 +50,7 @@ Points = Callable[[], tuple[WeightedSum, float]]
 """Draws the other models' part of a point, and the coefficient of the moving model."""
 
 LISTING = Descent(noise=0.0, projection="after")
-"""The descent of Algorithm 1, but for numbers that the paper does not give."""
+"""The descent of Algorithm 1, with default values for numbers that the paper does not give."""
 
 
 @variant("fleet_merge_average", "Fleet-Merge at the average", source="the paper", point="average")
@@ -93,32 +93,32 @@ def fleet_merge(
 ) -> MergeResult:
     """Aligns all models with their average, each by the loss on its own data.
 
-    The result does not depend on the order of the models: random numbers are drawn in an order of
-    their contents.
+    The result does not depend on the order of the models: their contents determine the order of
+    random numbers.
 
     Args:
         problem: The models and their data holders.
-        epochs: Number of epochs, E; after each the average is computed again.
-        descent: Parameters of the descent of T steps; S in the algorithm's list of parameters;
+        epochs: Number of epochs, E; each ends with a new average.
+        descent: Parameters of the descent of T steps (S in the algorithm's list of parameters);
             defaults if None.
         participants: Number of models, drawn anew in each epoch, that move in it; all if None.
         start: "matching" of weights (MergeMany), or "identity", as in the paper.
         trust: Weight of each unit's entry in the first projection of every descent from a hard
             permutation, also the identity; see `descend`. A descent leaves its start only if rate
             times steps exceeds tau log(n trust / (1 - trust)): 8.4 for n = 512 units. If None, a
-            descent begins nearly uniform, and keeps little of what an earlier epoch has found.
+            descent begins nearly uniform, and loses most of the epoch before.
         point: Model at which gradients are computed: "interpolation", a random point between the
-            permuted model and the average; "simplex" (the paper's fleet-merge-simplex), a random
-            point among all models; "average" (fleet-merge-average), their average.
+            permuted model and the average. "simplex" (the paper's fleet-merge-simplex): a random
+            point among all models. "average" (fleet-merge-average): their average.
         soft: Average softly permuted models (fleet-merge-soft), and return that average.
-        monotone: Not in the paper: accept a new permutation only if it lowers the loss of the
-            average on the data of all data holders (each answers with its own loss). So by this
+        monotone: Not in the paper: accept a new permutation only if it lowers the average's loss on
+            the data of all data holders. So by this
             measure the result is no worse than the start.
-        equal_weights: Average all models alike, as the listing does, whatever their weights.
+        equal_weights: Average all models with equal weights, as the listing does.
 
     Raises:
-        MergeError: `start` or `point` is unknown, `trust` is not between 0 and 1, there are no
-            data holders, `epochs` is less than 1, or there are fewer models than participants.
+        MergeError: `start` or `point` is unknown, `trust` is not between 0 and 1, or `epochs` is
+            less than 1. Or there are no data holders, or fewer models than participants.
         MessageError: A data holder's answer is invalid.
     """
     _require_usable(problem, epochs, participants, start, point)
@@ -135,8 +135,8 @@ def fleet_merge(
         permutations[:] = match_models(problem)
     lowest = _pooled_loss(problem, problem.mean(permutations), meter) if monotone else math.inf
     # A point is made of a model and of the mean, which stays until the next epoch, so that models
-    # of an epoch descend at the same time. Those of the ablations are among the models as permuted
-    # now, or else two models that move at once would only swap: there one moves after the other.
+    # of an epoch descend at the same time. Points of the ablations depend on the present models.
+    # Two models that move at once would only swap there: so one moves after the other.
     together = AT_ONCE if point == "interpolation" else 1
     for epoch in range(epochs):
         total = problem.total(permutations)
@@ -184,8 +184,8 @@ def align_with_mean(
 ) -> dict[str, np.ndarray]:
     """Aligns one model with the average: lines 8 to 12 for one model.
 
-    At the default point they need nothing of the other models but their average, so that whoever
-    has the model and its data can align it alone.
+    At the default point it depends on the other models only by their average. So the holder of a
+    model and its data can align it alone.
 
     Args:
         symmetry: Table of both.

@@ -1,4 +1,4 @@
-"""Methods that ask data holders for gradients: Fisher merging, and plain descent as a control."""
+"""Methods with gradients of data holders: Fisher merging, and plain descent as a control."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,14 +41,14 @@ def fisher(
     Matena and Raffel, "Merging Models with Fisher-Weighted Averaging", 2022: the mode of the
     product of Gaussian posteriors, theta = sum_i w_i F_i theta_i / sum_i w_i F_i by parameter.
 
-    F_i is estimated from what data holders answer: the mean of the squared gradients of `samples`
+    F_i is estimated from data holders' answers: the mean of the squared gradients of `samples`
     batches, each drawn by the holder. It is the empirical Fisher, with the data's own targets
-    instead of targets drawn from the model; for a squared error, too, where each gradient is in
-    proportion to the error. And it is taken over batches, not of single samples: for batches of B
-    independent samples, the variance of a sample's gradient divided by B, plus the square of its
-    mean. Where the mean is zero, as after training, these F_i are in proportion to single samples'
-    if all holders have the same B. A holder that squared gradients itself would send one
-    message instead of `samples`.
+    instead of targets drawn from the model, also for squared errors.
+
+    It is taken over batches, not over single samples. For batches of B independent samples, it is
+    the variance of a sample's gradient divided by B, plus the square of its mean. After training
+    the mean is about zero: these F_i are then in proportion to single samples' if all holders have
+    the same B. A holder that squared gradients itself would send one message instead of `samples`.
 
     The result does not depend on the order of the models.
 
@@ -56,9 +56,9 @@ def fisher(
         problem: The models and their data holders.
         samples: Number of gradients of each holder.
         floor: Smallest F, as a fraction of the mean over all models and parameters: parameters
-            which no loss depends on are averaged.
-        align: "none", for models of a common start, or "weights": models are matched as by
-            `git_rebasin` at first, and asked about as permuted.
+            without effect on any loss are averaged.
+        align: "none", for models of a common start. "weights": models are first matched as by
+            `git_rebasin`, and queries are about the permuted models.
 
     Raises:
         MergeError: `align` is unknown, there are no data holders, `samples` is less than 1, or
@@ -110,7 +110,7 @@ def _weighted_average(
 ) -> dict[str, torch.Tensor]:
     state = average(models, weights)
     means = (float(flatten(each).mean()) for each in diagonals)
-    # Without any gradient, all weights are the same.
+    # Without any gradient, all weights are equal.
     lowest = floor * sum(w * mean for w, mean in zip(weights, means, strict=True)) or 1.0
     for name, tensor in floating_tensors(state).items():
         total, mass = torch.zeros_like(tensor, dtype=torch.float64), 0.0
@@ -138,32 +138,31 @@ def fed_sgd(
 ) -> MergeResult:
     """Descends from the average of the models on the weighted mean of the data holders' losses.
 
-    From the average it is a control, and no merge of what the models learned: the robots' data
-    train one network through gradients. From what `structured_compression` returns it is that
-    network's fine-tuning, which asks for a smaller rate. FedSGD of McMahan et al.,
-    "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017, section 2,
-    with Adam at the server (Reddi et al., "Adaptive Federated Optimization", 2021). Its rate falls
-    to zero along a cosine.
+    From the average it is a control, and no merge: the robots' data train one network through
+    gradients. From the result of `structured_compression`, it is that network's fine-tuning, which
+    needs a smaller rate. FedSGD of McMahan et al., "Communication-Efficient Learning of Deep
+    Networks from Decentralized Data", 2017, section 2, with Adam at the server (Reddi et al.,
+    "Adaptive Federated Optimization", 2021). Its rate falls to zero along a cosine.
 
-    Each step asks every participant for one gradient. `fleet_merge` asks every robot for
-    epochs x steps gradients, 3 x 100 by default, in messages of the same size: 300 steps here, with
-    as many `participants`, have the same traffic to the byte.
+    Each step asks every participant for one gradient. `fleet_merge` asks every robot for epochs x
+    steps gradients, 3 x 100 by default, in messages of the same size. So 300 steps here, with as
+    many `participants`, have exactly the same traffic.
 
     The result does not depend on the order of the models.
 
     Args:
-        problem: The models and their data holders. Models without averaging weight and their
-            holders do not count.
+        problem: The models and their data holders. Models of averaging weight 0 do not count.
         steps: Number of steps; 0 returns the average.
         rate: Learning rate of the first step. A control needs the best of several. For fleets of
-            five MLPs 3 x 128 on digits, 0.01 had the lowest cross entropy in three of four, but
-            0.003 far lower squared errors in another one.
+            five MLPs 3 x 128 on digits, 0.01 had the lowest cross entropy in three of four. In
+            another one, 0.003 had far lower squared errors.
         participants: Number of data holders, drawn anew for each step, that are asked; all if None.
         start: "average", or "structured_compression" with its default options.
 
     Raises:
-        MergeError: There are no data holders, `steps` is negative, `rate` is not above 0, there
-            are fewer models than participants, `start` is unknown, or see `structured_compression`.
+        MergeError: There are no data holders, `steps` is negative, `rate` is not above 0, or
+            `start` is unknown. Or there are fewer models than participants; or see
+            `structured_compression`.
         MessageError: A data holder's answer is invalid; if it is not finite, give a smaller rate.
     """
     problem = reordered(problem, content_order(problem.models))
@@ -176,8 +175,8 @@ def fed_sgd(
         compressed = structured_compression(replace(problem, resized=None))
         state, traffic = {**compressed.state}, compressed.traffic
     identities = tuple(problem.group.identity() for _ in problem.models)
-    # Copies, as what `structured_compression` leaves alone is a model's own. In float64, since
-    # half precision loses small steps.
+    # Copies, as the result of `structured_compression` shares tensors with the models. In float64,
+    # since half precision loses small steps.
     parameters = {
         name: tensor.detach().to(torch.float64, copy=True)
         for name, tensor in learned_tensors(state).items()

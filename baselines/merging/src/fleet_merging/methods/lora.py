@@ -2,12 +2,11 @@
 
 Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021: an adapter changes a weight
 W (outputs, inputs) to W + s B A, with A (r, inputs), B (outputs, r) and s = alpha / r. The factors
-are not unique: B M and M^-1 A make the same change for any invertible M, so means of factors have
-no meaning, while means of products do. A merge of products of n adapters has a rank of up to n r;
-it is added to the weights as it is (`with_changes`), or factored again by its largest singular
-values.
+are not unique: B M and M^-1 A make the same change for any invertible M. So means of factors have
+no meaning, while means of products do. A merge of products of n adapters has a rank of up to n r.
+It is added to the weights (`with_changes`), or factored again by its largest singular values.
 
-Adapters are state dicts as PEFT writes them, see `adapters`.
+Adapters are state dicts in PEFT's format, see `adapters`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,8 +31,8 @@ from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.symmetry.table import State
 
 FACTORED = ("average", "ties", "tsv_m", "wudi")
-"""Combinations of products that have largest singular values; isotropic ones have equal ones, of
-which none is to be left out."""
+"""Combinations of products that have largest singular values; isotropic ones have equal ones, so
+none can be left out."""
 
 
 @method(
@@ -50,19 +49,19 @@ def lora(
     """Merges the products of adapters of one rank, and factors the result to that rank.
 
     By Eckart and Young, the result is the adapter of that rank that is closest to the merged
-    product. Entries that are no factors, such as trained biases, are averaged. The factor s is the
-    adapters', which have the same; `adapters.alike` makes adapters of other ranks and factors so.
+    product. Entries that are no factors, such as trained biases, are averaged. All adapters need
+    the same factor s; `adapters.alike` converts adapters of other ranks and factors.
 
     Args:
         problem: The adapters; their table has a fixed axis for the rank.
-        by: How products are combined: "average", "ties", "tsv_m" or "wudi", each with the defaults
-            of the method of that name; the base is a product of 0.
+        by: Combination of products: "average", "ties", "tsv_m" or "wudi", each with the defaults of
+            the method of that name; the base is a product of 0.
         density: Of `ties`.
         scale: Multiple of the merged product.
 
     Raises:
-        MergeError: `by` is unknown, a factor has no other, there are no factors, they are DoRA's,
-            or `density` or `scale` is out of range.
+        MergeError: `by` is unknown, or `density` or `scale` is out of range. Or a factor has no
+            partner, there are no factors, or they are DoRA's.
     """
     if by not in FACTORED:
         raise MergeError(
@@ -95,7 +94,7 @@ def lora(
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Changes of a model's weights, which stand for an adapter or for several merged ones.
+    """Changes of a model's weights by an adapter, or by several merged ones.
 
     Attributes:
         added: Tensors to add by the weight's name in the model, float64, of its shape.
@@ -118,20 +117,20 @@ def merged_products(
     density: float = 0.2,
     base: State | None = None,
 ) -> Changes:
-    """Returns the merged changes of weights by adapters, whose ranks may differ.
+    """Returns the merged changes of weights by adapters, perhaps of different ranks.
 
     Args:
         adapters: State dicts of adapters of the same weights.
         averaging_weights: One for each adapter; equal ones if None.
-        configs: The content of each one's `adapter_config.json`, or one for all: ranks, scales and
-            their patterns.
+        configs: The `adapter_config.json` of each, or one for all: ranks, scales and their
+            patterns.
         by: See `lora`; or "iso_c" or "iso_cts".
         density: See `lora`.
-        base: State dict of the model that was adapted, which DoRA's changes depend on.
+        base: State dict of the adapted model, on which DoRA's changes depend.
 
     Raises:
-        MergeError: See `lora`, `adapters.pairs_of` and `adapters.scale_of`; DoRA's come without the
-            base; or they are of a nn.MultiheadAttention.
+        MergeError: See `lora`, `adapters.pairs_of` and `adapters.scale_of`. Or DoRA's adapters come
+            without the base; or they are of a nn.MultiheadAttention.
     """
     several = [configs] * len(adapters) if isinstance(configs, Mapping) else list(configs)
     pairs = pairs_of(adapters, several)
@@ -191,11 +190,11 @@ def with_changes(base: State, changes: Changes) -> dict[str, torch.Tensor]:
     """Returns the weights of a model plus merged products, so that it needs no adapter.
 
     Args:
-        base: State dict of the model that was adapted.
+        base: State dict of the adapted model.
         changes: From `merged_products`.
 
     Raises:
-        MergeError: The model has no such weight of this shape; or it is not clear whether a square
+        MergeError: The model has no such weight of this shape, or it is unclear whether a square
             weight is stored as (outputs, inputs).
     """
     state = {name: tensor.clone() for name, tensor in base.items()}
@@ -213,12 +212,12 @@ def with_changes(base: State, changes: Changes) -> dict[str, torch.Tensor]:
 def factors(
     product: torch.Tensor, A: torch.Tensor, B: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the factors A and B whose product is closest, both with the same norm.
+    """Returns the factors A and B with the closest product, both with the same norm.
 
     Args:
         product: Shape (outputs, inputs, kernel ...).
-        A: Gives shape and dtype of A, and the rank.
-        B: Gives shape and dtype of B.
+        A: Example of A, with its shape, dtype and rank.
+        B: Example of B, with its shape and dtype.
     """
     U, values, V = torch.linalg.svd(product.flatten(1), full_matrices=False)
     rank = min(len(A), len(values))
@@ -244,9 +243,9 @@ def _linear(pairs: Mapping[str, Factors]) -> frozenset[str]:
 def _turned_otherwise(
     base: State, changes: State, turned: set[str], linear: frozenset[str]
 ) -> set[str]:
-    """Returns the names of layers whose weights are stored in the other order of axes.
+    """Returns the names of layers with weights in the other order of axes.
 
-    PEFT stores `fan_in_fan_out` of the layer that it wrapped last, for all of them.
+    PEFT stores one `fan_in_fan_out` for all layers: the one of the last layer that it wrapped.
     """
     square = set()
     found = set()
@@ -269,7 +268,7 @@ def _turned_otherwise(
 
 
 def _weight_in(base: State, name: str, change: torch.Tensor, turned: bool = False) -> torch.Tensor:
-    """Returns a model's weight, to which a change is to be added, perhaps transposed."""
+    """Returns the model's weight for a change, perhaps transposed."""
     own, shape = base.get(name), change.shape[::-1] if turned else change.shape
     if own is None or own.shape != shape:
         given = "is missing" if own is None else f"has {tuple(own.shape)}"

@@ -37,7 +37,7 @@ NEEDS = {
         "Give an `example`, its argument or a tuple of its arguments.",
     ),
 }
-"""By field of `MergeProblem`: its name, and the way to give it."""
+"""By field of `MergeProblem`: its name, and a way to give it."""
 
 
 def require(problem: MergeProblem, *needs: str) -> None:
@@ -48,7 +48,7 @@ def require(problem: MergeProblem, *needs: str) -> None:
         needs: Names of `NEEDS`.
 
     Raises:
-        MergeError: Something is missing; the message says what, and how to give it. Or moments of
+        MergeError: A field is missing; the message names it, and a way to give it. Or moments of
             the affine maps are too large.
     """
     for need in needs:
@@ -78,7 +78,7 @@ def is_missing(problem: MergeProblem, need: str) -> bool:
 
 
 def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = None) -> None:
-    """Raises an error unless data holders can be asked for moments of affine maps; all if None.
+    """Raises an error unless data holders can measure moments of affine maps; all if None.
 
     Raises:
         MergeError: There are no data holders or no affine maps, or moments are too large.
@@ -91,7 +91,7 @@ def needs_of(method: Callable[..., object]) -> tuple[str, ...]:
     """Returns the declared needs of a user's method: its attribute `needs`, if it has one.
 
     Raises:
-        MergeError: It names something that no problem has.
+        MergeError: It names an unknown field.
     """
     given: Iterable[str] = getattr(method, "needs", ())
     if unknown := [need for need in given if need not in NEEDS]:

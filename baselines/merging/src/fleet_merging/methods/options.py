@@ -12,15 +12,15 @@ from fleet_merging.methods import registry
 from fleet_merging.methods.facts import Method
 
 MethodOptions = dict[str, bool | int | float | str | None]
-"""Options of a method by name, as a YAML file has them."""
+"""Options of a method by name, as in a YAML file."""
 
 
 def keyword_arguments(method: str, options: MethodOptions) -> dict[str, Any]:
     """Returns the keyword arguments of a method from the options of a YAML file.
 
     Raises:
-        UnknownChoiceError, MergeError: There is no such method, it has no such option, or the
-            option has no such value.
+        UnknownChoiceError, MergeError: There is no such method or option, or the option has no such
+            value.
     """
     texts = [
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"

@@ -1,4 +1,4 @@
-"""Partition: narrow networks side by side, as blocks of one network of one robot's width."""
+"""Partition: narrow networks side by side, as blocks of one wide network."""
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
@@ -26,9 +26,9 @@ from fleet_merging.symmetry.table import State, Symmetry
 def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
     """Puts narrow models side by side in one network, with one last layer fitted by moments.
 
-    Inputs are shared, what a model has learned is a block on the diagonal of every hidden matrix,
-    and the last layer is fitted as in `concatenation`. So the result computes what that ensemble
-    does, by a network of the models' kind as wide as all of them together. No alignment is needed.
+    Inputs are shared. Each model is a block on the diagonal of every hidden matrix, and the last
+    layer is fitted as in `concatenation`. So the result computes the outputs of that ensemble, by a
+    network of the models' kind as wide as all of them together. No alignment is needed.
 
     Args:
         problem: The models, their data holders with labels, affine maps, and a `resized`
@@ -37,8 +37,8 @@ def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
         ridge: See `concatenation`.
 
     Raises:
-        MergeError: See `concatenation`; or the wide architecture has other sizes, or computes
-            something else than the blocks do (a LayerNorm mixes the units of all).
+        MergeError: See `concatenation`. Or the wide architecture has other sizes, or computes
+            something else than the blocks (a LayerNorm mixes the units of all).
         MessageError: A data holder's answer is invalid.
     """
     beside = concatenation(problem, ridge=ridge)
@@ -137,7 +137,7 @@ def _shared(name: str, tensors: Sequence[torch.Tensor], added: Container[str]) -
 
 
 def _require_equal(problem: MergeProblem, beside: MergeResult, state: State) -> None:
-    """Raises an error unless the wide network computes what the ensemble does."""
+    """Raises an error unless the wide network computes the ensemble's outputs."""
     if problem.module is None or problem.resized is None or problem.example is None:
         return
     ensemble = Ensemble(problem.module, beside.members, None, problem.output)

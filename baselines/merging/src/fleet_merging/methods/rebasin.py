@@ -1,8 +1,8 @@
 """Averages of models: as they are, or aligned by matching or by gradient descent.
 
-MergeMany: one model after the other is aligned with the average of the others. The sum over all
-models travels from one alignment to the next: the average of the others is the sum less one model,
-so that a round costs as many averages as there are models, whatever their number.
+MergeMany aligns one model after the other with the average of the others. That average is the sum
+of all models less one. So the sum travels from one alignment to the next, and a round costs as many
+averages as there are models.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ Align = Callable[[int, State, Permutation], Permutation]
     permutes=False,
 )
 def naive_average(problem: MergeProblem) -> MergeResult:
-    """Returns the weighted mean of models whose units need not correspond."""
+    """Returns the weighted mean of models, without alignment of their units."""
     identities = tuple(problem.group.identity() for _ in problem.models)
     return MergeResult.network(problem.mean(), identities)
 
@@ -71,7 +71,7 @@ def git_rebasin(
         problem: The models.
         rounds: Maximum number of rounds of MergeMany.
         alignment: "weights"; or "activations", once and by moments of all data holders, see
-            `align`. So are models matched in the paper's account of this method.
+            `align`, as in the paper's account of this method.
 
     Raises:
         MergeError: `rounds` is less than 1, or `align` raises it.
@@ -124,19 +124,19 @@ def sinkhorn_rebasin(
     """Aligns models by gradient descent on soft permutations, projects these, then averages.
 
     Of two models, the second one is aligned with the first one. More are aligned in turn, each
-    again from the start and with the average of the others: with a loss on shared data, that is the
+    again from the start and with the average of the others. With a loss on shared data, that is the
     paper's *sinkhorn-data*.
 
     Args:
         problem: The models; with a shared data holder for "midpoint" and "random_point".
-        loss: The loss to minimize: "l1" or "l2", the distance of permuted weights from the
-            reference's; or "midpoint", the loss on data of the model halfway between the two. With
-            "random_point", it is the loss of a point drawn anew in each step (eq. grad_update of
-            the paper).
+        loss: The loss to minimize. "l1" or "l2": the distance of permuted weights from the
+            reference's. "midpoint": the loss on data of the model halfway between the two.
+            "random_point": the loss of a point drawn anew in each step (the paper's eq.
+            grad_update).
         start: "identity", or "matching" of weights.
         trust: Weight of the start's entries in the first projection. None, as published, begins
-            nearly uniform with tau = 1: right from the identity, which is no better than any other
-            start between unrelated models, but a matching needs about 0.9. See `descend`.
+            nearly uniform with tau = 1. This is right for the identity, an arbitrary start between
+            unrelated models, but a matching needs about 0.9. See `descend`.
         descent: Parameters of the descent; defaults if None.
         rounds: Maximum number of rounds of the alternation.
 
@@ -220,9 +220,9 @@ def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutat
 
     Args:
         problem: The models and their data holders.
-        by: "none", for models that began with the same weights; "weights", see `match_models`; or
+        by: "none", for models with the same initial weights. "weights", see `match_models`.
             "activations": each model is matched with the one of the largest averaging weight, by
-            covariances that its data holder measures.
+            covariances from its data holder.
         meter: Counts the traffic.
 
     Raises:
@@ -273,7 +273,7 @@ def alternate(
 
     Args:
         problem: The models.
-        permuted: What the reference is the average of.
+        permuted: Returns the terms of the reference's average.
         align: Aligns one model with the average of the others, from its present permutation.
         generator: Draws the orders.
         rounds: Maximum number of rounds.
@@ -319,7 +319,7 @@ def alternate(
 def _others(
     permuted: Permuted, permutations: list[Permutation], weights: np.ndarray, index: int
 ) -> WeightedSum:
-    """Returns the sum of all models but one; they count the same if none of them has weight."""
+    """Returns the sum of all models but one; with equal weights if all of these are zero."""
     others = [other for other in range(len(permutations)) if other != index]
     values = weights[others] if weights[others].any() else np.ones(len(others))
     return weighted_sum((permuted(i, permutations[i]) for i in others), values.tolist())

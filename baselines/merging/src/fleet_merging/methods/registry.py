@@ -27,7 +27,7 @@ from fleet_merging.modules import tensors_of
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.soundness import require_sound, require_usable
 
-# The modules have added their methods to `METHODS` when they were imported, in any order.
+# The modules add their methods to `METHODS` on import, in any order.
 _MODULES = (
     *(rebasin, fleet_merge, regression, compression, gradient_methods, ensembles, partition),
     *(distillation, task_vectors, spectra, lora, robust),
@@ -41,7 +41,7 @@ def find(name: str) -> Method:
     """Returns the function of a method.
 
     Args:
-        name: One of `METHODS`, or module:function for a user's own, whose module is imported.
+        name: One of `METHODS`, or module:function for a user's own, which is imported.
 
     Raises:
         UnknownChoiceError: There is no such method.
@@ -78,7 +78,7 @@ def needs(method: str | Method) -> tuple[str, ...]:
     """Returns the fields of `MergeProblem` that a method needs, see `needs.NEEDS`.
 
     Args:
-        method: Its name, see `find`, or a function. A user's own says it by its attribute `needs`.
+        method: Its name, see `find`, or a function. A user's own has an attribute `needs`.
 
     Raises:
         UnknownChoiceError, MergeError: See `find`; or the attribute names no field.
@@ -89,7 +89,7 @@ def needs(method: str | Method) -> tuple[str, ...]:
 
 
 def permutes(method: str | Method) -> bool:
-    """Whether a method may permute units, so that it needs to know which may be permuted."""
+    """Whether a method may permute units, so that it needs a table of axes."""
     return not isinstance(method, str) or method not in METHODS or METHODS[method].permutes
 
 
@@ -98,14 +98,14 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
 
     Args:
         method: Name of the method, see `find`, or a function.
-        problem: The models, and what is known of them.
+        problem: The models, and facts about them.
         options: Options of the method; see its docstring.
 
     Raises:
-        UnsoundMergeError: The merged model is not of the models' form, or not usable; see
+        UnsoundMergeError: The merged model has another form than the models, or is not usable; see
             `soundness.require_usable`.
-        MergingError: There is no such method, the models have a layer that it cannot merge, the
-            problem lacks what it needs, or the method raises an error.
+        MergingError: There is no such method, it cannot merge a layer of the models, the problem
+            lacks its needs, or the method raises an error.
     """
     function = find(method) if isinstance(method, str) else method
     if isinstance(method, str) and method in METHODS:

@@ -1,9 +1,9 @@
-"""Methods that solve for affine maps by least squares on moments that data holders answer with.
+"""Methods that solve for affine maps by least squares on moments from data holders.
 
-RegMean asks each map to return what the models' maps return on the models' own inputs. In the
-merged network inputs differ, since the layers before have changed. RegMean++ takes the inputs that
-the map has there; `least_squares` also takes what each model's map returns in that model, and the
-labels for the last map. Networks are pruned and quantized with such fits (He et al. 2017, eq. 5).
+RegMean fits each map to the outputs of the models' maps on the models' own inputs. In the merged
+network inputs differ, since the layers before have changed. RegMean++ uses the map's inputs there.
+`least_squares` also uses the outputs of each model's map in that model, and the labels for the last
+map. Such fits also prune and quantize networks (He et al. 2017, eq. 5).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,17 +46,17 @@ def regmean(
     """Merges each affine map by M = (sum_i w_i G_i)^-1 sum_i w_i G_i M_i.
 
     Jin et al., "Dataless Knowledge Fusion by Merging Weights of Language Models", 2023, eq. 2. G_i
-    is the second moment of what the map reads in model i on its own data: one message from each
-    data holder. M is the matrix whose outputs are closest to all models' outputs, each on its own
-    inputs. Parameters of other layers are averaged.
+    is the second moment of the map's inputs in model i on its own data: one message from each data
+    holder. M is the matrix with outputs closest to all models' outputs, each on its own inputs.
+    Parameters of other layers are averaged.
 
     Args:
         problem: The models, their data holders and affine maps.
         alignment: "none", "weights" or "activations", see `rebasin.align`.
         ridge: Weight of the average of the matrices, which determines M in directions without
             inputs; relative to the mean square of the inputs.
-        rule: How one is made of all robots' moments, and of their other weights; see `robust`.
-        byzantine: Largest number of robots that may send anything.
+        rule: Aggregation of all robots' moments, and of their other weights; see `robust`.
+        byzantine: Largest number of robots that may send arbitrary moments.
 
     Raises:
         MergeError: `alignment` is unknown, or data holders or affine maps are missing.
@@ -75,7 +75,7 @@ def regmean(
         for each in problem.affine_maps:
             own = _own_outputs(measured.pop(each.name).inputs, each, model)
             parts[each.name].append((own, weight))
-            if rule == "mean":  # the sum alone is in memory
+            if rule == "mean":  # only the sum is in memory
                 parts[each.name] = [(combine(*zip(*parts[each.name], strict=True)), 1.0)]
     for each in problem.affine_maps:
         moments, shares = zip(*parts[each.name], strict=True)
@@ -104,9 +104,10 @@ def regmean_pp(
 
     RegMean++: Nguyen et al., "RegMean++: Enhancing Effectiveness and Generalization of Regression
     Mean for Model Merging", 2025 (arXiv 2508.03121). G_i is the second moment of the map's inputs
-    on data i in the network whose earlier maps are merged already. In the source that holds from
-    one transformer block to the next, and inside a block each candidate computes its own features;
-    here a layer is a single affine map. One message from each data holder for each map.
+    on data i in the network with merged earlier maps. The source merges block after block of a
+    transformer; inside a block each candidate computes its own features. Here a layer is a single
+    affine
+    map. One message from each data holder for each map.
 
     Args:
         problem: The models, their data holders and affine maps.
@@ -155,8 +156,8 @@ def least_squares(
 ) -> MergeResult:
     """Fits one affine map after the other; each takes a message to and from each data holder.
 
-    Each map is fitted on the inputs that it has in the merged network, towards the outputs (before
-    the activation) that it has in each model on that model's own data.
+    Each map is fitted on its inputs in the merged network. Targets are its outputs, before the
+    activation, in each model on that model's own data.
 
     Args:
         problem: The models, their data holders and affine maps.
@@ -164,8 +165,8 @@ def least_squares(
         ridge: Weight of the average of the matrices, which determines a map in directions without
             inputs; relative to the mean square of the inputs.
         labels: Whether the last map is fitted to the labels, not to the models' outputs.
-        rule: How one is made of all robots' moments, and of their weights; see `robust`.
-        byzantine: Largest number of robots that may send anything.
+        rule: Aggregation of all robots' moments, and of their weights; see `robust`.
+        byzantine: Largest number of robots that may send arbitrary moments.
 
     Raises:
         MergeError: `alignment` is unknown, or data holders, affine maps or labels are missing.
@@ -207,11 +208,11 @@ def head_refit(
     Args:
         problem: The models, their data holders and affine maps.
         alignment: "none", "weights" or "activations", see `rebasin.align`.
-        of: "average", or "base": the model from which all were trained. An untrained base makes the
-            control experiment of random features, in which no robot's training is used.
+        of: "average", or "base": the model from which all were trained. An untrained base is the
+            control experiment of random features, without any robot's training.
         ridge: Weight of the former matrix, relative to the mean square of the inputs.
-        rule: How one is made of all robots' moments, and of their weights; see `robust`.
-        byzantine: Largest number of robots that may send anything.
+        rule: Aggregation of all robots' moments, and of their weights; see `robust`.
+        byzantine: Largest number of robots that may send arbitrary moments.
 
     Raises:
         MergeError: `alignment` or `of` is unknown; data holders, affine maps, labels or the base
@@ -232,7 +233,7 @@ def head_refit(
 
 
 def _own_outputs(G: torch.Tensor, each: AffineMap, model: State) -> Moments:
-    """Returns moments of inputs with what the model's own map returns on them as targets."""
+    """Returns moments of inputs with the outputs of the model's own map as targets."""
     return Moments(G, G @ each.matrix(model))
 
 
@@ -249,14 +250,14 @@ def fitted(
     """Returns the merged model with one map fitted on the data of all holders.
 
     Args:
-        problem: The models, whose data holders are asked.
+        problem: The models and their data holders.
         each: The map.
         merged: The merged model, in which the map's inputs are measured.
-        target: What the map is to return, see `MomentQuery`.
-        teachers: Models whose outputs the holders take, one each; none takes the merged model's.
+        target: The targets of the map, see `MomentQuery`.
+        teachers: Models with the outputs to fit, one for each holder; none for the merged model.
         ridge: Weight of the former matrix, relative to the mean square of the inputs.
         meter: Counts the messages.
-        pool: Makes one of all robots' moments.
+        pool: Aggregates all robots' moments.
     """
     queries = [
         MomentQuery(merged, (each.name,), target, teacher)

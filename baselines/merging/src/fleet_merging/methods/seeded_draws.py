@@ -1,7 +1,7 @@
-"""Draws that depend on the contents of models alone, so that their order does not matter.
+"""Draws that depend only on the contents of models, so that their order does not matter.
 
-Orders, seeds, and gradients that data holders answer with on seeded draws. Copies of one model get
-the same seeds.
+These are orders, seeds, and gradients of data holders on seeded draws. Copies of one model get the
+same seeds.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from fleet_merging.symmetry.table import State
 
 
 def content_order(models: Sequence[State]) -> list[int]:
-    """Returns the indices of models in an order that depends on their contents alone."""
+    """Returns the indices of models in an order that depends only on their contents."""
     return sorted(range(len(models)), key=lambda index: digest(models[index]))
 
 
@@ -34,12 +34,12 @@ def digest(model: State) -> bytes:
 
 
 def content_seed(seed: int, number: int, *digests: bytes) -> int:
-    """Returns a seed, below 2**31, for one draw that concerns one model.
+    """Returns a seed, below 2**31, for a draw for one model.
 
     Args:
         seed: Seed of the problem.
         number: Number of the draw.
-        digests: What the draw concerns; see `digest`.
+        digests: Digests of the draw's inputs; see `digest`.
     """
     hashed = hashlib.sha256(f"{seed} {number} ".encode())
     for each in digests:
@@ -48,7 +48,7 @@ def content_seed(seed: int, number: int, *digests: bytes) -> int:
 
 
 def reordered(problem: MergeProblem, order: Sequence[int]) -> MergeProblem:
-    """Returns a problem with its models, and all that belongs to each, in another order."""
+    """Returns a problem with its models and all their fields in another order."""
     weights, holders = problem.averaging_weights, problem.data_holders
     return replace(
         problem,
@@ -84,14 +84,14 @@ class DrawnGradients:
         """Yields the gradients of losses, each on a draw from the data of one holder.
 
         Args:
-            models: The model that each data holder is asked about, by the holder's index.
+            models: The model for each data holder, by the holder's index.
             number: Number of the draw. With the contents of the holder's own model in the problem,
                 it determines the seed.
 
         Yields:
             The index, and the gradient in float64, without parameters that do not influence the
-            loss. A data holder answers with one gradient for tied weights; here each of their
-            names has it.
+            loss. A data holder answers with one gradient for tied weights; it is returned by each
+            of their names.
 
         Raises:
             MessageError: An answer is invalid.
@@ -111,9 +111,9 @@ class DrawnGradients:
 
 
 def tied_names(models: Sequence[State]) -> list[tuple[str, ...]]:
-    """Returns groups of parameters that are the same in each model, as tied weights are.
+    """Returns groups of parameters that are equal in each model, as tied weights are.
 
-    Tensors whose numbers are all the same, such as biases of zero, do not count.
+    Constant tensors, such as biases of zero, do not count.
     """
     groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for name, tensor in floating_tensors(models[0]).items():

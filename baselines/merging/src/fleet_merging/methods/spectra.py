@@ -1,7 +1,8 @@
 """Methods on the matrices of task vectors: their singular vectors, and the spaces of their rows.
 
-Each weight with two axes or more is taken as a matrix (outputs, inputs), kernels flattened; what
-has one axis, such as a bias, is averaged, as in all of the sources. None asks for data.
+Each weight with two axes or more is a matrix (outputs, inputs), with flattened kernels. Tensors
+with
+one axis, such as biases, are averaged, as in all sources. No method needs data.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +24,8 @@ from fleet_merging.moments.measurement import Moments, solve
 from fleet_merging.problem import MergeProblem, MergeResult
 
 Combine = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""combine(D, shares): one matrix (outputs, inputs) of the matrices of n models, (n, outputs,
-inputs), with n times their averaging weights as shares, which are 1 if all weights are equal."""
+"""combine(D, shares): one matrix (outputs, inputs) from the matrices of n models, (n, outputs,
+inputs). Shares are n times their averaging weights, all 1 for equal weights."""
 
 
 _ISOTROPIC_SCALE, _RIDGE = 3.0, 0.1
@@ -41,9 +42,9 @@ def iso_c(problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE) -> MergeRes
 
     Args:
         problem: The models and their base.
-        scale: alpha times the number of models, so that it does not depend on that number: with 1
-            each matrix has the sum of singular values that the mean task vector has. The source
-            chooses alpha on validation data; 3 is the choice for five networks on digits.
+        scale: alpha times the number of models, so that it does not depend on that number. With 1,
+            each matrix has the mean task vector's sum of singular values. The source chooses alpha
+            on validation data; 3 is the choice for five networks on digits.
 
     Raises:
         MergeError: There is no base, or `scale` is not finite.
@@ -58,14 +59,14 @@ def iso_cts(
     """Does as `iso_c`, but gives the least singular vectors to single models' changes.
 
     Iso-CTS of the same source, Algorithm 2: of r singular vectors of the sum, the first `common`
-    remain. Each of n models adds the first (1 - common) r / n singular vectors of what is left of
-    its difference outside of the space of the remaining left ones. All are made orthogonal (the
-    nearest orthogonal matrices), and their singular values equal.
+    remain. Each of n models adds the first (1 - common) r / n singular vectors of its difference
+    outside of the space of the remaining left ones. All are replaced by the nearest orthogonal
+    matrices, with equal singular values.
 
     Args:
         problem: The models and their base.
         scale: See `iso_c`.
-        common: Fraction of the singular vectors that are the sum's; 0.8 in the source.
+        common: Fraction of singular vectors from the sum; 0.8 in the source.
 
     Raises:
         MergeError: There is no base, `scale` is not finite, or `common` is not from 0 to 1.
@@ -80,10 +81,9 @@ def tsv_m(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult:
     """Adds low-rank parts of the task vectors to the base, after making them orthogonal.
 
     TSV-Merge: Gargiulo et al., "Task Singular Vectors: Reducing Task Interference in Model
-    Merging", 2025 (arXiv 2412.00081), Algorithm 1. Of the singular vectors of each of n models'
-    differences, r / n are kept of r. Side by side, U and V of all models are replaced by the
-    nearest matrices with orthogonal columns (Procrustes), and U S V^T, a sum of all models, is
-    added.
+    Merging", 2025 (arXiv 2412.00081), Algorithm 1. Of the r singular vectors of each of n models'
+    differences, r / n are kept. Side by side, U and V of all models are replaced by the nearest
+    matrices with orthogonal columns (Procrustes), and U S V^T is added.
 
     Args:
         problem: The models and their base.
@@ -97,16 +97,16 @@ def tsv_m(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult:
 
 @method("wudi", "WUDI", source="Cheng et al. 2025", needs=BASE)
 def wudi(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
-    """Adds the change to the base that disturbs the models least, judged by their task vectors.
+    """Adds the change to the base that disturbs the models least, by their task vectors.
 
     WUDI: Cheng et al., "Whoever Started the Interference Should End It: Guiding Data-Free Model
-    Merging via Task Vectors", 2025 (arXiv 2503.08099). Rows of a difference D_i are combinations of
-    the inputs that model i was trained on, and stand for them: the change D minimizes
-    the sum of `norm((D - D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam
-    from the sum of all D_i. The minimum has a closed form, D sum_i G_i = sum_i D_i
-    G_i with `G_i = D_i^T D_i / norm(D_i)**2`: RegMean with the second moments of the rows of D_i in
-    place of the inputs'. It is solved for with a ridge, as directions that hardly occur are
-    otherwise determined by noise; a descent hardly moves along them.
+        Merging via Task Vectors", 2025 (arXiv 2503.08099). Rows of a difference D_i are
+        combinations of the training inputs of model i, and stand for them. The change D minimizes
+        the sum of `norm((D - D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam
+        from the sum of all D_i. The minimum has a closed form, D sum_i G_i = sum_i D_i G_i with
+        `G_i = D_i^T D_i / norm(D_i)**2`. This is RegMean with second moments of the rows of D_i in
+        place of the inputs'. A ridge is added, as noise would determine directions that hardly
+        occur; a descent hardly moves along them.
 
     Args:
         problem: The models and their base.
@@ -122,13 +122,13 @@ def wudi(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
 
 
 COMBINATIONS = ("average", "ties", "iso_c", "iso_cts", "tsv_m", "wudi")
-"""Ways in which `combined` makes one task vector of several."""
+"""Ways in which `combined` aggregates several task vectors."""
 
 
 def combined(
     vectors: Sequence[TaskVector], weights: Sequence[float], by: str, density: float = 0.2
 ) -> TaskVector:
-    """Returns one task vector of several, with the defaults of the method of the same name.
+    """Returns one task vector from several, with the defaults of the method of the same name.
 
     Args:
         vectors: Task vectors, in float64.
@@ -156,7 +156,7 @@ def combined(
 
 
 def _merged(problem: MergeProblem, combine: Combine, scale: float) -> MergeResult:
-    """Returns the base plus a multiple of what a function makes of the matrices of the models."""
+    """Returns the base plus a multiple of the models' combined matrices."""
     require_finite(scale)
     weights = problem.normalized_weights.tolist()
     return add_to_base(problem, _by_matrix(task_vectors(problem), weights, combine, scale), 1.0)
@@ -216,7 +216,7 @@ def _decomposed(
 
     Args:
         matrix: The matrix.
-        size: Number relative to which singular values count as 0; the largest one if None.
+        size: Reference size below which singular values count as 0; the largest one if None.
     """
     U, values, V = torch.linalg.svd(matrix, full_matrices=False)
     largest = float(values[:1].sum()) if size is None else size
@@ -227,13 +227,13 @@ def _decomposed(
 def _columns(
     matrix: torch.Tensor, size: float | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns the same with the right singular vectors as columns, too."""
+    """Returns U, S and V with the right singular vectors as columns, too."""
     U, values, V = _decomposed(matrix, size)
     return U, values, V.T
 
 
 def _orthogonal(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns the nearest matrix to columns side by side whose singular values are 1 (or 0)."""
+    """Returns the nearest matrix to columns side by side with singular values of 1 (or 0)."""
     U, _, V = _decomposed(torch.cat(list(parts), 1))
     return U @ V
 

@@ -1,6 +1,6 @@
-"""Methods on task vectors: the differences of models from the weights from which they were trained.
+"""Methods on task vectors: the differences of models from their common initial weights.
 
-Task arithmetic adds them, TIES adds what agrees in sign, DARE drops most of their entries first.
+Task arithmetic adds them, TIES adds entries that agree in sign, DARE drops most entries first.
 Methods on their singular vectors are in `spectra`.
 """
 
@@ -30,13 +30,13 @@ def task_arithmetic(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult
     """Adds a multiple of the weighted mean of the task vectors to the base.
 
     Ilharco et al., "Editing models with task arithmetic", 2023, add a multiple lambda of the sum of
-    n task vectors. Here it is a multiple of their mean, so that it does not depend on n: lambda
-    is scale / n, and with scale 1 the result is the average.
+    n task vectors. Here it is a multiple of their mean, independent of n: lambda is scale / n. With
+    scale 1 the result is the average.
 
     Args:
         problem: The models and their base.
-        scale: Multiple of the mean: above 1 beyond the average, 0 the base, below 0 away from what
-            the models learned.
+        scale: Multiple of the mean: 1 the average, above 1 beyond it, 0 the base, below 0 the
+            opposite of the training.
 
     Raises:
         MergeError: There is no base, or `scale` is not finite.
@@ -54,9 +54,9 @@ def ties(problem: MergeProblem, *, density: float = 0.2, scale: float = 1.0) -> 
 
     Args:
         problem: The models and their base.
-        density: Fraction of each task vector that is kept, the entries that are largest in
-            magnitude among all of its tensors; further ones of the smallest kept magnitude, too.
-        scale: Multiple of the mean of what agrees, lambda.
+        density: Fraction of each task vector that is kept, the largest entries in magnitude over
+            all its tensors; ties at the smallest kept magnitude, too.
+        scale: Multiple of the mean of agreeing entries, lambda.
 
     Raises:
         MergeError: There is no base, `density` is not above 0 and at most 1, or `scale` is not
@@ -78,19 +78,18 @@ def dare(
     """Drops each entry of the task vectors with a probability, rescales the others, and merges.
 
     Yu et al., "Language Models are Super Mario: Absorbing Abilities from Homologous Models as a
-    Free Lunch", 2024: entries that are kept are divided by 1 - drop, so that each keeps its
-    expectation.
+    Free Lunch", 2024. Kept entries are divided by 1 - drop, which keeps their expectation.
 
-    The result does not depend on the order of the models: what is dropped is drawn from the
-    problem's seed and the contents of model and tensor, so that tied weights stay tied.
+    The result does not depend on the order of the models. The problem's seed and the contents of
+    model and tensor determine the dropped entries, so that tied weights stay tied.
 
     Args:
         problem: The models and their base.
-        drop: Probability with which an entry is dropped; 0.9 is among the paper's values for large
-            fine-tuned models, whose task vectors are small. It is much for networks trained from
-            random weights.
+        drop: Probability of dropping an entry. 0.9 is among the paper's values for large fine-tuned
+            models, which have small task vectors. It is high for networks trained from random
+            weights.
         then: "average" of the task vectors, as `task_arithmetic`, or "ties".
-        density: Fraction that `ties` keeps of what is left and of the zeros; unused by "average".
+        density: Fraction that `ties` keeps, of the entries with zeros; unused by "average".
         scale: Multiple of the merged task vector; see `task_arithmetic` and `ties`.
 
     Raises:
@@ -184,7 +183,7 @@ def _disjoint_mean(tensors: Sequence[torch.Tensor], weights: Sequence[float]) ->
     elected = (shares * stacked).sum(0).sign()
     shares = shares * (stacked.sign() * elected > 0)
     mass = shares.sum(0)
-    # Where no entry agrees, all are zero or they cancel out: the base stays.
+    # Without agreement, all are zero or cancel out: the base stays.
     return (shares * stacked).sum(0) / mass.where(mass > 0, torch.ones_like(mass))
 
 

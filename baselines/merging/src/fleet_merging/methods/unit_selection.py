@@ -1,7 +1,7 @@
 """Selects the units that explain later layers' inputs best: forward selection on second moments.
 
-Units are chosen one after another (Chen, Billings and Luo 1989), without solving for each that is
-tried: what a chosen unit explains is taken from the moments of all others.
+Units are chosen one after another (Chen, Billings and Luo 1989), without a solution for each
+candidate: the part that a chosen unit explains is removed from the moments of all others.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 _DAMPING = 1e-3
-"""Part of a unit's own variance that is added to what is left of it, in the forward selection."""
+"""Fraction of a unit's variance added to its unexplained variance, in the forward selection."""
 
 Candidates = tuple[np.ndarray, np.ndarray]
 """Covariances of units with one another, (n, n), and with later layers' inputs, (n, k)."""
@@ -22,8 +22,8 @@ def candidates_of(
     """Returns the candidates of one map: a set for each time that it reads the units.
 
     Args:
-        second: Second moments of what it reads.
-        parts: For each time that it reads the units, their rows.
+        second: Second moments of its inputs.
+        parts: Rows of the units, for each time that it reads them.
         wanted: Its matrix.
     """
     found, variance = [], 0.0
@@ -33,15 +33,15 @@ def candidates_of(
         products = covariance @ wanted[rows]
         found.append((covariance, products))
         variance += float((wanted[rows] * products).sum())
-    scale = max(variance, 1e-24) ** 0.5  # so that what each map above reads counts the same
+    scale = max(variance, 1e-24) ** 0.5  # so that all maps above have equal weight
     return [(covariance.numpy(), (each / scale).numpy()) for covariance, each in found]
 
 
 def greedy(candidates: Sequence[Candidates], count: int) -> list[int]:
-    """Returns a number of units, each of which explains most of what those before leave.
+    """Returns a number of units, each the best to explain the rest of those before.
 
-    A unit explains sum_k C_jk^2 / G_jj of what is read, where the covariances G of units and C with
-    what is read are those without what the units before explain.
+    A unit explains sum_k C_jk^2 / G_jj of the inputs. The covariances G of units, and C with the
+    inputs, are without the parts that the units before explain.
     """
     left = [(G.copy(), C.copy(), _DAMPING * np.diagonal(G) + 1e-12) for G, C in candidates]
     order: list[int] = []

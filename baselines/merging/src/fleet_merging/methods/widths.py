@@ -15,8 +15,8 @@ from fleet_merging.symmetry.axes import Axis, Factor
 from fleet_merging.symmetry.table import State, Symmetry
 
 Place = tuple[str | None, int, tuple[int, ...]]
-"""Where an entry of an axis lies: its free name, its unit, and its block (of a gate, say). Entries
-of fixed axes have no name, and are numbered."""
+"""Place of an entry of an axis: its free name, its unit, and its block (such as of an LSTM gate).
+Entries of fixed axes have no name, and are numbered."""
 
 
 def places(axes: Sequence[Axis]) -> list[Place]:
@@ -41,10 +41,10 @@ def places(axes: Sequence[Axis]) -> list[Place]:
 
 
 def numbered(given: Sequence[Place]) -> list[Place]:
-    """Returns places that differ, the same whatever the number of units.
+    """Returns distinct places, the same for any number of units.
 
-    Entries of fixed axes are numbered among themselves, and so is an entry that is there more than
-    once, as a unit of an encoder of two clouds.
+    Entries of fixed axes are numbered among themselves, as are repeated entries, such as a unit of
+    an encoder of two clouds.
     """
     fixed, times = iter(range(len(given))), Counter[Place]()
     found: list[Place] = []
@@ -70,13 +70,13 @@ def _places_of_product(factors: Sequence[Factor]) -> list[Place]:
 
 @dataclass(frozen=True)
 class ResultForm:
-    """The form of a network of the models' kind, with their numbers of units or others.
+    """The form of a network of the models' kind, with their or other numbers of units.
 
     Attributes:
-        state: A state dict of this form; of other numbers than theirs, zeros.
+        state: A state dict of this form; with other sizes than the models', zeros.
         axes: Its axes, see `Symmetry.sized_axes`.
         counts: Number of units by free name.
-        module: The architecture; None if it is the models'.
+        module: The architecture; None for the models'.
     """
 
     state: State
@@ -91,10 +91,10 @@ class ResultForm:
         Args:
             problem: The problem; see `MergeProblem.resized` and `at_width`.
             width: Number of units of hidden layers; None for the units of `resized`, or of the
-            models.
+                models.
 
         Raises:
-            MergeError: No architecture of this width is known, or it is none of the models' kind.
+            MergeError: No architecture of this width is known, or it is of another kind.
         """
         models, symmetry = problem.models, problem.symmetry
         module, counts = problem.resized, _counts(symmetry, models[0])
@@ -146,7 +146,7 @@ def _counts(symmetry: Symmetry, state: State) -> dict[str, int]:
 
 
 def _of_any_size(symmetry: Symmetry) -> Symmetry:
-    """Returns a table without the numbers of units that derived tables have."""
+    """Returns a derived table without its numbers of units."""
 
     def open_sized(factor: Factor) -> Factor:
         return factor if factor.fixed else replace(factor, size=None)
@@ -164,7 +164,7 @@ def _fixed(axes: Sequence[Axis]) -> list[list[list[int | None]]]:
 
 
 def _require_same_function(problem: MergeProblem, form: ResultForm, same: ResultForm) -> None:
-    """Raises an error unless both architectures compute the same of units that both have.
+    """Raises an error unless both architectures compute the same with their common units.
 
     Others have weights of zero, so that nothing reads them.
     """

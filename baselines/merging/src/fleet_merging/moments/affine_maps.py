@@ -1,7 +1,7 @@
-"""The affine maps of a model, as values: which parameters form the matrix that multiplies inputs.
+"""The affine maps of a model, as values: the parameters of the matrix that multiplies inputs.
 
-An affine map computes [x, 1] M for the rows x that it reads, with a matrix M of shape (inputs + 1,
-outputs), whose last row is the bias. What reads or writes nothing else than such rows is covered:
+An affine map computes [x, 1] M for its input rows x, with a matrix M of shape (inputs + 1,
+outputs). The last row of M is the bias. Covered are layers that read and write only such rows:
 
     Linear                  x: the input
     Conv1d to Conv3d        x: a patch of the input, (channels, kernel ...) flattened, by group
@@ -10,9 +10,9 @@ outputs), whose last row is the bias. What reads or writes nothing else than suc
                             multiplies the output of the second one
     MultiheadAttention      four maps: of queries, keys and values, and of the output
 
-Everything else is left to averages. This is norms, embeddings, transposed convolutions,
-bidirectional recurrent modules, matrices that are computed from other parameters (such as by a
-weight norm), and tied weights. Of tied weights one matrix serves several maps.
+All others are averaged: norms, embeddings, transposed convolutions, and bidirectional recurrent
+modules. So are matrices computed from other parameters (such as by a weight norm), and tied
+weights, where one matrix serves several maps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from fleet_merging.modules import tied_to
 from fleet_merging.symmetry.table import State
 
 LARGEST_MOMENTS_GB = 1.0
-"""Size of the second moments of one map that are measured at most, of 11,180 inputs."""
+"""Largest size of the second moments of one map that are measured: of 11,180 inputs."""
 
 RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -56,11 +56,11 @@ class AffineMap:
 
     Attributes:
         name: Name of the map; its module's, with a suffix if the module has several.
-        weights: Weights (out, in, ...), whose inputs follow one another.
+        weights: Weights (out, in, ...), with inputs one after another.
         biases: Biases (out,), which are added.
-        groups: Number of groups of inputs and outputs, each with a matrix of its own.
-        parts: Number of equal parts of its outputs, one after another, of which labels have weights
-            of their own; see `measurement.LabelledBatch`.
+        groups: Number of groups of inputs and outputs, each with its own matrix.
+        parts: Number of equal parts of its outputs, one after another. Labels have a weight for
+            each; see `measurement.LabelledBatch`.
     """
 
     name: str

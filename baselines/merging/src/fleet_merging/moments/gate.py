@@ -1,4 +1,4 @@
-"""A gate weights models by the densities of the present inputs in their data."""
+"""The gate of a density-gated ensemble: weights of models by densities of the present inputs."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ def density_weights(
     """Returns weights of models in proportion to powers of Gaussian densities.
 
     Args:
-        states: What each model reads, shape (..., models, n), or (..., 1, n) if it is the same.
-        means: Means of the states that each model has learned from, (models, n).
+        states: Inputs of each model, shape (..., models, n), or (..., 1, n) if they are equal.
+        means: Means of each model's training states, (models, n).
         factors: Lower triangular factors of the inverse covariances, (models, n, n).
         sharpness: Power of the densities.
 
@@ -58,15 +58,15 @@ def draw(
 class RowGate:
     """Weights for the rows of models that lie side by side, see `density_weights`.
 
-    Densities of features compare only where all are of the same features. So one model reads the
-    state for all, by its encoders if it has some.
+    Densities compare only for equal features. So one model reads the state for all, by its encoders
+    if it has some.
 
     Attributes:
-        map: Name of the affine map whose first n inputs are the state.
+        map: Name of the affine map that has the state as its first n inputs.
         means: As in `density_weights`.
         factors: As in `density_weights`.
         sharpness: As in `density_weights`.
-        reader: Number of the model whose map reads the state.
+        reader: Number of the model with this map.
     """
 
     map: str
@@ -79,8 +79,8 @@ class RowGate:
         """Returns the weights of the models for each row of outputs, (count, models).
 
         Args:
-            read: The rows that the map reads in the model `reader`, shape (1, rows, inputs). If
-                there are several for each row of outputs, such as the patches of an image, their
+            read: The input rows of the map in the model `reader`, shape (1, rows, inputs). If there
+                are several for each row of outputs, such as the patches of an image, their
                 logarithms of densities are averaged. Several rows of outputs for each, such as
                 draws of noise, follow one another.
             count: Number of rows of outputs.

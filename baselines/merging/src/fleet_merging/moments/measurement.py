@@ -17,8 +17,8 @@ _LEAST = 2.0**-126
 """Smallest mean square of inputs; where there are none, a fit returns the prior."""
 
 Target = Literal["none", "inputs", "outputs", "labels"]
-"""With what the inputs of a map are multiplied: nothing, a teacher's inputs or outputs of the same
-map, or the labels of the data."""
+"""Factors of a map's inputs in products: none, a teacher's inputs or outputs of the same map, or
+the labels of the data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,8 @@ class LabelledBatch:
         arguments: Arguments of the model.
         labels: One row for each row of the last map, (n, out); None if there are no labels.
         weights: A number for each row, 0 for rows without a label, (n,); None for ones. Or one for
-            each part of a row, (n, parts): equal parts of the labels, one after another, as the
-            actions of a chunk, of which an episode's end has some. See `AffineMap.parts`.
+            each of equal parts of a row, (n, parts), such as the actions of a chunk, which may
+            exceed an episode. See `AffineMap.parts`.
     """
 
     arguments: tuple[Any, ...]
@@ -46,8 +46,8 @@ Batches = Callable[[], Iterable[LabelledBatch]]
 class Moments:
     """Second moments of an affine map: means over rows x, each with a last entry of 1.
 
-    Where parts of labels have weights of their own, each part counts as a group. The weights of all
-    parts then have the mean 1, so that moments of pooled data remain weighted sums.
+    If parts of labels have weights, each part counts as a group. The weights of all parts then have
+    the mean 1, so that moments of pooled data remain weighted sums.
 
     Attributes:
         inputs: Mean of x x^T, float64, (groups, in + 1, in + 1).
@@ -61,7 +61,7 @@ class Moments:
 def combine(moments: Iterable[Moments], weights: Iterable[float]) -> Moments:
     """Returns the weighted sum of moments; weights that sum to 1 give the moments of pooled data.
 
-    Moments are taken one after the other, so of an iterator's, few are in memory at a time.
+    It takes moments one after the other, so an iterator keeps few in memory at a time.
     """
     inputs, targets = torch.zeros(()), torch.zeros(())
     for each, weight in zip(moments, weights, strict=True):
@@ -86,20 +86,20 @@ def measure_moments(
     Args:
         model: The architecture; it runs in evaluation mode.
         batches: The data.
-        state: Weights of the model whose inputs are measured.
+        state: Weights of the measured model.
         names: Names of the maps, see `affine_maps`.
-        target: What the inputs are multiplied with.
+        target: Factor of the inputs in products.
         teacher: Weights of the model that gives the targets "inputs" and "outputs".
-        beside: Weights of further models, whose inputs of the same map follow the model's.
-        gate: Gate that multiplies the inputs of each of these models, each with an own 1 at its
-            end; None for none.
+        beside: Weights of further models; their inputs of the same map follow the model's.
+        gate: Multiplies the inputs of each of these models, each with its own final 1; None for
+            none.
 
     Returns:
         Moments by map. With "inputs", each target also has a last entry of 1.
 
     Raises:
-        MergeError: The model has no such map or does not reach it, there are no data or no labels,
-            or labels do not fit the map's rows.
+        MergeError: The model has no such map or does not reach it, or there are no data. Or labels
+            are missing or do not fit the map's rows.
     """
     maps = affine_maps(model)
     asked = names if gate is None else (*names, gate.map)
@@ -128,8 +128,8 @@ def measure_moments(
 def solve(moments: Moments, prior: torch.Tensor, ridge: float) -> torch.Tensor:
     """Returns the M that minimizes the mean of (x M - t)² + ridge s (M - prior)².
 
-    Here s is the mean square of the entries of x. So directions in which there are no inputs keep
-    the prior. Moments with noise need a ridge that is larger than the noise.
+    Here s is the mean square of the entries of x. So directions without inputs keep the prior.
+    Moments with noise need a ridge that is larger than the noise.
 
     Args:
         moments: Moments of inputs x and targets t, of all outputs or of equal parts of them.
@@ -207,7 +207,7 @@ def _weighted(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 @dataclass(eq=False)
 class _Sum:
-    """Sums of products over rows, which grow in place: copies would cost more than the products.
+    """Sums of products over rows, added in place: copies would cost more than the products.
 
     Attributes:
         moments: The sums; None before the first row.

@@ -1,9 +1,9 @@
-"""Gaussians of consecutive states, which a data holder measures, and from which states are drawn.
+"""Gaussians of consecutive states: a data holder measures them, and states are drawn from them.
 
-States are clustered, and each cluster has the mean and covariance of its states together with those
-that followed them. So a mixture says where states lie, and how they change: given a state, the
-Gaussian of its pair with the next one is a Gaussian of the next. This is a switching linear model
-with Gaussian noise (Ghahramani and Hinton 2000), which switches to what is likeliest in each state.
+States are clustered. Each cluster has the mean and covariance of pairs of its states and the next
+ones. So a mixture describes where states lie, and how they change. Conditioned on a state, the
+Gaussian of pairs is a Gaussian of the next state. This is a switching linear model
+with Gaussian noise (Ghahramani and Hinton 2000), which takes the likeliest Gaussian of each state.
 States of many numbers, such as an encoder's features, are described along their principal axes.
 """
 
@@ -17,23 +17,25 @@ import torch
 from fleet_merging.errors import MergeError
 
 LIMIT = 10.0
-"""States are clipped to within this range before they are measured: a blow's force can be thousands
-of standard deviations large, and no Gaussian of it would be like the others."""
+"""States are clipped to this range before they are measured. The force of a blow can be thousands
+of
+standard deviations large, and would distort its Gaussian."""
 
 LEAST_EPISODES = 5
-"""Number of episodes that each Gaussian describes at least. One of fewer would tell their states,
-one of a single episode word by word."""
+"""Smallest number of episodes of each Gaussian. One of fewer would disclose their states, one of a
+single episode exactly."""
 
 _SPREAD = 0.01
-"""Variance that is added where the density of a state is asked."""
+"""Variance added for densities of states."""
 _RIDGE = 0.1
-"""Variance that is added to a state's where the next one is predicted from it, relative to the mean
-of its numbers': in directions in which states hardly differ, no change follows from them."""
+"""Variance added to a state's in predictions of the next one, relative to the mean over its
+numbers.
+In directions in which states hardly differ, they then predict no change."""
 _LEAST_SPREAD = 0.1
-"""Standard deviation to which a number's counts at least where principal axes are chosen, relative
-to the mean of all numbers'."""
+"""Smallest standard deviation of a number in the choice of principal axes, relative to the mean of
+all numbers'."""
 _REACH = 3.0
-"""Standard deviations of a Gaussian, beyond which from all of them drawn sequences do not go."""
+"""Limit of drawn sequences: standard deviations from the nearest Gaussian."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +43,8 @@ class StateMixture:
     """A mixture of K Gaussians of pairs of a state and the next one, by n coordinates of each.
 
     Attributes:
-        starts: The number of first ones that are of pairs with which episodes begin.
-        weights: Fraction of the pairs that each Gaussian has, (K,) float32.
+        starts: Number of Gaussians of the first pairs of episodes; they come first.
+        weights: Fraction of the pairs in each Gaussian, (K,) float32.
         means: Means of the pairs, (K, 2 n) float32.
         covariances: Their covariances, (K, 2 n, 2 n) float32.
         axes: The state of coordinates c is axes @ c, (size, n) float32; None if it is c.
@@ -69,11 +71,11 @@ class StateMixture:
         return 1 + round(1 / float(self.weights[: self.starts].sum()))
 
     def states(self, count: int, generator: torch.Generator) -> torch.Tensor:
-        """Returns states that are drawn independently, (count, size) float32."""
+        """Returns independently drawn states, (count, size) float32."""
         return self._whole(self._states_of(self.weights, count, generator)[0])
 
     def sequences(self, count: int, steps: int, generator: torch.Generator) -> torch.Tensor:
-        """Returns sequences of states, each from the beginning of an episode on.
+        """Returns sequences of states, each from the beginning of an episode.
 
         Args:
             count: Number of sequences.
@@ -104,7 +106,7 @@ class StateMixture:
     def _states_of(
         self, weights: torch.Tensor, count: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns coordinates of first states of Gaussians, (count, n), and whose each is."""
+        """Returns coordinates of first states of Gaussians, (count, n), and their Gaussians."""
         chosen = torch.multinomial(weights, count, replacement=True, generator=generator)
         noise = torch.randn(count, self._coordinates, generator=generator).double()
         drawn = torch.zeros(count, self._coordinates, dtype=torch.float64)
@@ -140,7 +142,7 @@ class StateMixture:
         states: torch.Tensor,
         ellipsoids: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]],
     ) -> torch.Tensor:
-        """Returns the Gaussian to which each state belongs most probably, (count,)."""
+        """Returns the most probable Gaussian of each state, (count,)."""
         scores, weights = [], self.weights.double()
         for weight, (mean, values, vectors) in zip(weights, ellipsoids, strict=True):
             distances = ((states - mean) @ vectors).square() / values
@@ -156,7 +158,7 @@ class StateMixture:
         gain = torch.linalg.solve(now + ridge * torch.eye(n, dtype=now.dtype), change)
         matrix = torch.eye(n, dtype=now.dtype) + gain.T
         means = self.means[index].double()
-        # The covariance of what is left, for whatever matrix, the ridge included.
+        # The residual covariance, for any matrix, also with the ridge.
         left = covariance[n:, n:] - matrix @ both - (matrix @ both).T + matrix @ now @ matrix.T
         return means[n:] - matrix @ means[:n], matrix, _root(left)
 
@@ -164,16 +166,16 @@ class StateMixture:
 def measure_mixture(
     episodes: Sequence[torch.Tensor], count: int, seed: int, rank: int = 0
 ) -> StateMixture:
-    """Returns the mixture of the states of episodes, of which each Gaussian has `LEAST_EPISODES`.
+    """Returns the mixture of the states of episodes; each Gaussian has `LEAST_EPISODES`.
 
-    The episodes of a smaller cluster join the nearest others. If fewer episodes go on after their
-    first pair of states, no Gaussian is of these states.
+    The episodes of a smaller cluster join the nearest others. If fewer episodes continue after
+    their first pair of states, no Gaussian describes later states.
 
     Args:
         episodes: States of each episode, (steps, size).
-        count: Largest number of Gaussians of pairs with which episodes begin, and of the others.
+        count: Largest number of Gaussians of first pairs of episodes, and of other pairs.
         seed: Seed of the clusters.
-        rank: Number of principal axes along which states are described; 0 takes their numbers.
+        rank: Number of principal axes that describe states; 0 takes their numbers.
 
     Raises:
         MergeError: There are fewer than `LEAST_EPISODES` of at least two states, or a number is not
@@ -186,7 +188,7 @@ def measure_mixture(
         raise MergeError(
             f"A mixture of states needs at least {LEAST_EPISODES} episodes of two or more finite "
             f"states; there are {len(clipped)}. Give more, or use a method that needs only "
-            "moments, such as compress."
+            "moments, such as structured_compression."
         )
     axes = None
     if 0 < rank < clipped[0].shape[1]:
@@ -212,7 +214,7 @@ def _along_axes(
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Returns coordinates of states along their principal axes, and the axes.
 
-    Numbers count by their standard deviations, and second moments are about 0.
+    Numbers are divided by their standard deviations, and second moments are about 0.
     """
     rows = torch.cat(list(episodes))
     spread = rows.std(0, correction=0)
@@ -265,11 +267,11 @@ def _clusters(
 
 
 def _root(covariance: torch.Tensor) -> torch.Tensor:
-    """Returns a matrix F with F F^T next to a covariance; rounding may have spoilt it."""
+    """Returns a matrix F with F F^T closest to a covariance, perhaps with rounding errors."""
     values, vectors = torch.linalg.eigh(_even(covariance))
     return vectors * values.clamp(min=0).sqrt()
 
 
 def _even(matrix: torch.Tensor) -> torch.Tensor:
-    """Returns a symmetric matrix, of which one triangle is sent, without what rounding did."""
+    """Returns the symmetric part of a matrix, since only one triangle is sent."""
     return (matrix + matrix.T) / 2

@@ -172,7 +172,7 @@ def _attention_rows(
     *arguments: Any,
     **named: Any,
 ) -> dict[str, torch.Tensor]:
-    """Returns the inputs of the projections, and what the output projection reads."""
+    """Returns the inputs of the projections, and of the output projection."""
     weights: Mapping[str, torch.Tensor] = dict(module.named_parameters())
     unprojected = dict(weights) | {
         name: torch.eye(len(tensor)).to(tensor) if tensor.dim() == 2 else torch.zeros_like(tensor)

@@ -1,4 +1,4 @@
-"""Data holders, which keep their data and answer queries about a model's loss, or about moments."""
+"""Data holders, which keep their data and answer queries about losses, gradients or moments."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from fleet_merging.queries.validity import Limits
 from fleet_merging.symmetry.table import State
 
 Policy = Callable[..., Any]
-"""A model with the weights of a query; it is called as the module is."""
+"""A model with the weights of a query; it is called like the module."""
 
 Loss = Callable[[Policy, int | None], torch.Tensor]
 """loss(policy, seed): a differentiable scalar, on a draw from the data, or on all data if None."""
@@ -41,7 +41,7 @@ Loss = Callable[[Policy, int | None], torch.Tensor]
 class DataHolder(Protocol):
     """Holder of data that answers queries about models, in this process or another one.
 
-    One that adds noise to its answers says so by an attribute `limits`, see `validity.Limits`.
+    If it adds noise to its answers, it has an attribute `limits`, see `validity.Limits`.
     """
 
     def answer(self, query: DataQuery) -> DataAnswer:
@@ -60,16 +60,15 @@ class LocalDataHolder:
             own weights are neither used nor changed.
         loss: Loss of a policy on the holder's data.
         batches: The data, for queries about moments; None refuses these.
-        noise: Standard deviation of the Gaussian noise that is added to each entry of moments,
-            relative to the root mean square of the matrix's entries. The same query gets the same
-            noise, and noise is no guarantee: other queries get other noise.
+        noise: Standard deviation of the Gaussian noise added to each entry of moments, relative to
+            the root mean square of the matrix's entries. The same query gets the same noise. It is
+            no privacy guarantee: other queries get other noise.
         noise_seed: Seed of the noise, the holder's secret. A holder with noise refuses queries
-            about mixtures, to which none could be added.
-        resized: Returns an architecture with the sizes of a model of other sizes, about whose
-            inputs moments are asked; None if there is none.
-        episodes: Returns the states that models read in each episode, (steps, n), for queries about
-            mixtures; of models with encoders, these are the features that a given one computes.
-            None refuses these.
+            about mixtures, which cannot get noise.
+        resized: Returns the architecture for a model of other sizes, for queries for moments; None
+            if there is none.
+        episodes: Returns the models' states in each episode, (steps, n), for queries about
+            mixtures; with encoders, the features of a given model. None refuses these.
     """
 
     model: torch.nn.Module
@@ -86,11 +85,11 @@ class LocalDataHolder:
         return Limits(noise=self.noise)
 
     def answer(self, query: DataQuery) -> DataAnswer:
-        """Returns the answer to a query, whose tensors it does not change; see `DataHolder`.
+        """Returns the answer to a query, without changes of its tensors; see `DataHolder`.
 
         Raises:
-            MessageError: This is no query, or is one about another architecture, or for moments
-                that this holder does not give.
+            MessageError: This is no query, has another architecture, or asks for moments that this
+                holder does not give.
             MergeError: The moments do not exist, see `measure_moments`.
         """
         if isinstance(query, LossQuery):
@@ -164,7 +163,7 @@ class LocalDataHolder:
             lacks = "it adds noise to moments" if self.noise > 0 else "it has no `episodes`"
             raise MessageError(
                 f"This data holder cannot fit a mixture of its states: {lacks}. Use a method that "
-                "needs only moments, such as compress."
+                "needs only moments, such as structured_compression."
             )
         query.require_possible()
         if query.model is not None:

@@ -45,15 +45,15 @@ class LossAnswer:
 
 @dataclass(frozen=True, eq=False)
 class MomentQuery:
-    """A query for second moments, whose answer has `Moments` by the name of the map.
+    """A query for second moments, answered by `Moments` by the name of the map.
 
     Attributes:
-        model: The model whose inputs are measured.
+        model: The measured model.
         maps: Names of its affine maps.
-        target: What the inputs are multiplied with, see `measurement.measure_moments`.
+        target: Factor of the inputs in products, see `measurement.measure_moments`.
         teacher: The model that gives the targets "inputs" and "outputs"; otherwise None.
-        beside: Further models, whose inputs are put beside the model's, one after another.
-        gate: Gate that multiplies the inputs of each model, see `measurement.measure_moments`.
+        beside: Further models; their inputs follow the model's, one after another.
+        gate: Multiplies the inputs of each model, see `measurement.measure_moments`.
     """
 
     model: State
@@ -91,18 +91,18 @@ class MomentQuery:
 
 
 MAX_COMPONENTS = 256
-"""Largest number of Gaussians that is asked for."""
+"""Largest number of requested Gaussians."""
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureQuery:
-    """A query for Gaussians of consecutive states, whose answer is a `StateMixture`.
+    """A query for Gaussians of consecutive states, answered by a `StateMixture`.
 
     Attributes:
-        components: Largest number of Gaussians of pairs with which episodes begin, and of others.
+        components: Largest number of Gaussians of first pairs of episodes, and of other pairs.
         seed: Seed of the clusters of states, at least 0.
-        rank: Number of principal axes along which states are described; 0 for their numbers.
-        model: The model whose encoders' features states are; None for models without encoders.
+        rank: Number of principal axes that describe states; 0 for their numbers.
+        model: The model with the encoders, if states are features; None without encoders.
     """
 
     components: int
@@ -114,7 +114,7 @@ class MixtureQuery:
         """Checks the numbers.
 
         Raises:
-            MessageError: No mixture has them.
+            MessageError: They are out of range.
         """
         if not 1 <= self.components <= MAX_COMPONENTS or min(self.seed, self.rank) < 0:
             raise MessageError(
@@ -129,7 +129,7 @@ DataAnswer = LossAnswer | dict[str, Moments] | StateMixture
 
 
 def in_single_precision(moments: Moments) -> Moments:
-    """Returns moments as they arrive: the upper triangle of the inputs', in float32."""
+    """Returns moments after transfer: the upper triangle of the inputs', in float32."""
     upper = torch.triu(moments.inputs.float().double())
     inputs = upper + torch.triu(upper, 1).transpose(-2, -1)
     return Moments(inputs, moments.targets.float().double())

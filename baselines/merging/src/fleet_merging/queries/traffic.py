@@ -29,7 +29,7 @@ from fleet_merging.queries.validity import (
 from fleet_merging.symmetry.table import State
 
 AT_ONCE = 16
-"""Number of data holders that are asked at the same time: their answers are in memory."""
+"""Number of data holders that are asked at the same time: memory holds all their answers."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class DataHolderError(MessageError):
 
     Attributes:
         holder: The data holder.
-        query: The query, where an answer is not finite, which may be the queried model's fault.
+        query: The query, if an answer is not finite, possibly due to the queried model.
     """
 
     def __init__(self, holder: DataHolder, reason: str, query: DataQuery | None = None) -> None:
@@ -85,8 +85,8 @@ class DataHolderGroup(Protocol):
 class TrafficMeter:
     """Asks data holders, checks each answer, and adds up the traffic.
 
-    Data holders that have a `group`, a `DataHolderGroup`, are asked through it, all at once, and
-    their answers are compared, see `validity.outlier`.
+    Data holders with a `group`, a `DataHolderGroup`, are asked through it, all at once, and their
+    answers are compared, see `validity.outlier`.
 
     Attributes:
         traffic: Traffic so far.
@@ -148,7 +148,7 @@ class TrafficMeter:
         maps: Sequence[AffineMap],
         shares: Sequence[float],
     ) -> dict[str, Moments]:
-        """Asks all data holders the same, and returns the moments of their pooled data, by map.
+        """Sends one query to all data holders, and returns moments of their pooled data, by map.
 
         Args:
             data_holders: The data holders.
@@ -163,7 +163,7 @@ class TrafficMeter:
         queries = [query] * len(data_holders)
         answers = self.ask_all_moments(data_holders, queries, maps)
         for answer, share in zip(answers, shares, strict=True):
-            for name, each in answer.items():  # the sums alone are in memory
+            for name, each in answer.items():  # only the sums are in memory
                 sums, weights = ([pooled[name]], [1.0]) if name in pooled else ([], [])
                 pooled[name] = combine([*sums, each], [*weights, share])
         return pooled

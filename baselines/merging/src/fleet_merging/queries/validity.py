@@ -1,11 +1,14 @@
 """Validity checks of answers, one function for each kind of query, applied where answers arrive.
 
-An answer with any other name, shape or type than was requested is refused, so that no observation
-or action is sent by mistake. (Gradients and moments still carry information about the data, and
-moments of a few rows determine the rows: this is no encryption.) So is an answer that no data
-have: moments that are not positive semidefinite, targets beyond the largest label, states beyond
-the clip. Robots are also compared, see `outlier`. Answers that some data could have are taken,
-true or not: a reversed sign, or a modest factor.
+Answers with another name, shape or type than requested are refused, so that no observation or
+action
+is sent by mistake. (Gradients and moments still carry information about the data, and moments of a
+few rows determine the rows: this is no encryption.) Answers that no data can have are refused, too:
+moments that are not positive semidefinite, targets beyond the largest label, states beyond the
+clip.
+Robots are also compared, see `outlier`. Possible but false answers are accepted: a reversed sign,
+or
+a modest factor.
 """
 
 import math
@@ -27,32 +30,32 @@ from fleet_merging.queries.query import (
 )
 
 LARGEST_RATIO = 1e4
-"""Number of times that a robot's size may have the others' median, or 1, see `outlier`. Scaled
-inputs, actions and weights are of the order of 1. Honest robots with another unit of length, with
-blows or of another task differ by up to some thousand."""
+"""Largest ratio of a robot's size to the others' median, or to 1, see `outlier`. Scaled inputs,
+actions and weights are of the order of 1. Honest robots with another unit of length, with blows or
+of another task differ by up to some thousand."""
 
 _LONGEST = 10**4
-"""Mean number of states of episodes above which a mixture is not one of any data."""
+"""Largest plausible mean number of states of an episode in a mixture."""
 
 _ROUNDING = 2.0**-22
-"""Four times the relative error of a number that is sent in float32."""
+"""Four times the relative error of a number in float32."""
 
 _LEAST = 2.0**-126
 """Smallest number that float32 holds with its relative error."""
 
 _TOLERANCE = 1e-3
-"""Relative tolerance of bounds on sums, whose numbers were rounded one by one."""
+"""Relative tolerance of bounds on sums of rounded numbers."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Facts about a data holder before it answers.
+    """Known bounds of a data holder's answers.
 
     Attributes:
         noise: Standard deviation of the noise in its moments, see `LocalDataHolder`.
         label: Largest magnitude of a label.
-        steps: Largest number of steps that its data have.
-        least_loss: The smallest loss that a model can have.
+        steps: Largest number of steps of its data.
+        least_loss: The smallest possible loss of a model.
     """
 
     noise: float = 0.0
@@ -65,23 +68,23 @@ NO_LIMITS = Limits()
 """The limits of an unknown data holder."""
 
 MALFORMED = (AttributeError, IndexError, TypeError, ValueError, RuntimeError)
-"""Errors of a check that reads an answer whose parts are of other types than an answer's are."""
+"""Errors of a check of an answer with parts of unexpected types."""
 
 
 class NotFiniteError(MessageError):
-    """An answer holds NaN or infinity, by the fault of its data holder or of the queried model."""
+    """An answer has NaN or infinity, due to its data holder or to the queried model."""
 
 
 Sizes = dict[str, float]
-"""Magnitudes of an answer by name, by which data holders are compared."""
+"""Magnitudes of an answer by name, for the comparison of data holders."""
 
 
 def outlier(sizes: Sequence[Sizes]) -> tuple[int, str] | None:
     """Returns the index of a data holder with far larger numbers, and a text on them, or None.
 
     A size is compared with the lower median of all, and at least with 1. So one of two or more can
-    neither raise the limit nor, by small numbers, lower it below `LARGEST_RATIO`. Where more than
-    half send huge numbers, nobody is named.
+    neither raise the limit nor, by small numbers, lower it below `LARGEST_RATIO`. If more than half
+    send huge numbers, nobody is named.
 
     Args:
         sizes: Sizes of each; infinite ones are larger than any.
@@ -110,7 +113,7 @@ def checked_loss(
         The answer, and its sizes.
 
     Raises:
-        MessageError: It is no such answer, holds what was not requested, or is not finite.
+        MessageError: It is no such answer, has parts that were not requested, or is not finite.
     """
     if not isinstance(answer, LossAnswer) or not isinstance(answer.gradient, Mapping):
         raise MessageError(f"A data holder was asked for a loss, but answered {_kind(answer)}.")
@@ -164,8 +167,8 @@ def checked_moments(
         The answer, and its sizes.
 
     Raises:
-        MessageError: It is no such answer, holds what was not requested, is not finite, or no data
-            have these moments.
+        MessageError: It is no such answer, has parts that were not requested, or is not finite. Or
+            no data have these moments.
     """
     if not isinstance(answer, dict):
         raise MessageError(f"A data holder was asked for moments, but answered {_kind(answer)}.")
@@ -203,10 +206,10 @@ def _sizes_of_data(
 ) -> Sizes:
     """Returns the sizes of moments that some data have, or raises an error if none do.
 
-    Moments are scaled to the root mean square of each input, so that small ones count as large
-    ones do. Means of products of x and a target t satisfy c^T G^-1 c <= mean t^2, which holds for
-    each matrix that is larger than G, too. Parts of labels have weights whose mean over the parts
-    is 1, so that each one's is at most their number.
+    Moments are scaled to the root mean square of each input, for equal treatment of small ones.
+    Means of products of x and a target t satisfy c^T G^-1 c <= mean t^2. This also holds for each
+    matrix larger than G. Weights of parts of labels have the mean 1, so each is at most the number
+    of parts.
     """
     no_data = f"No data have the moments of {name!r}: "
     count, spread, gain = found.inputs.shape[1], [], 0.0
@@ -262,10 +265,10 @@ def checked_mixture(
         limits: Bounds of the data holder's answers.
 
     Returns:
-        The answer, and its sizes, of which it has none: all numbers have bounds.
+        The answer, and no sizes, since all its numbers have bounds.
 
     Raises:
-        MessageError: It is no such answer, has more Gaussians, or is not one of any data.
+        MessageError: It is no such answer, has more Gaussians, or no data have it.
     """
     if not isinstance(answer, StateMixture):
         raise MessageError(f"A data holder was asked for a mixture, but answered {_kind(answer)}.")
@@ -312,8 +315,8 @@ def checked_mixture(
 def _is_clipped(mixture: StateMixture) -> bool:
     """Whether states within the clip can have these Gaussians.
 
-    Along principal axes, no number's mean square exceeds its mean square in all states. States that
-    have a next one are at least half of them, so that theirs is at most twice as large.
+    Along principal axes, no number's mean square exceeds its mean square in all states. At least
+    half of the states have a next one, so their mean square is at most twice as large.
     """
     n, clip = mixture.means.shape[1] // 2, LIMIT * (1 + _TOLERANCE)
     means, variances = mixture.means.double(), mixture.covariances.double()

@@ -1,7 +1,8 @@
 """Values as bytes, at the borders of processes: named tensors, with their kind in the header.
 
-Messages are in safetensors format, which holds named tensors and no code; the kind is the only
-entry of the header's metadata. Within a process, values are passed as they are.
+Messages are in safetensors format, which holds named tensors and no code. The kind is the only
+entry
+of the header's metadata. Within a process, values are passed as they are.
 """
 
 import json
@@ -64,7 +65,7 @@ def encode(value: object, codecs: tuple[Codec, ...] | None = None) -> bytes:
 
 
 def contents(value: object, codecs: tuple[Codec, ...] | None = None) -> tuple[str, Tensors]:
-    """Returns the kind of a value, and its content by name, which shares no memory with it."""
+    """Returns the kind of a value, and its content by name, without shared memory."""
     codec = _codec_of(value, codecs)
     return codec.kind, {name: packed(tensor) for name, tensor in codec.pack(value).items()}
 
@@ -73,15 +74,14 @@ def decode(message: bytes, codecs: tuple[Codec, ...] | None = None) -> Any:
     """Returns the value of a message from `encode`.
 
     Raises:
-        MessageError: The bytes are no message, of an unknown kind, or hold something else than the
-            values of their kind.
+        MessageError: The bytes are no message, of an unknown kind, or have unexpected content.
     """
     kind = _kind_of(message)
     return value_of(kind, unpacked(message, kind), codecs)
 
 
 def value_of(kind: str, tensors: Tensors, codecs: tuple[Codec, ...] | None = None) -> Any:
-    """Returns the value of a kind and of a content, which is emptied; see `contents`.
+    """Returns the value of a kind from its content, which is emptied; see `contents`.
 
     Raises:
         MessageError: See `decode`.
@@ -99,11 +99,11 @@ def value_of(kind: str, tensors: Tensors, codecs: tuple[Codec, ...] | None = Non
 
 
 def size(value: object, codecs: tuple[Codec, ...] | None = None) -> int:
-    """Returns the number of bytes of the message that `encode` returns, which is not made."""
+    """Returns the number of bytes of a value's message, without `encode`."""
     codec = _codec_of(value, codecs)
     content = codec.pack(value)
     length, offset = len(json.dumps({_METADATA: {_KIND: codec.kind}}, separators=(",", ":"))), 0
-    # As the format has them: by type, then by name, since digits of offsets count.
+    # As in the format: by type, then by name, since digits of offsets count.
     for name in sorted(content, key=lambda name: (-_DTYPES[content[name].dtype][0], name)):
         end = offset + content[name].nbytes
         shape = ",".join(map(str, content[name].shape))
@@ -181,7 +181,7 @@ def named(prefix: str, tensors: Mapping[str, torch.Tensor]) -> Tensors:
 
 
 def take_named(tensors: Tensors, prefix: str) -> Tensors:
-    """Removes tensors whose names begin with a prefix, and returns them without it."""
+    """Removes tensors with a prefix in their names, and returns them without it."""
     names = [name for name in tensors if name.startswith(prefix)]
     return {name.removeprefix(prefix): tensors.pop(name) for name in names}
 
@@ -259,7 +259,7 @@ def _unpack_moment_query(tensors: Tensors) -> MomentQuery:
 
 
 def _pack_moments(moments: Mapping[str, Moments]) -> Tensors:
-    """Of moments of inputs, which are symmetric, the upper triangle is sent, in float32."""
+    """Sends only the upper triangle of moments of inputs, which are symmetric, in float32."""
     tensors: Tensors = {}
     for name, each in moments.items():
         tensors[f"{_INPUTS}{name}"] = triangles_of(each.inputs).float()

@@ -46,7 +46,7 @@ def solve(axes: Axes, shapes: Mapping[str, tuple[int, ...]]) -> Layout:
 
     Raises:
         AxisSizeError: A parameter has another number of axes, an axis has another length than its
-            names have elsewhere, or the shapes do not determine a size.
+            names elsewhere, or the shapes do not determine a size.
     """
     for name, parameter_axes in axes.items():
         if len(parameter_axes) != len(shapes[name]):
@@ -81,7 +81,7 @@ def solve(axes: Axes, shapes: Mapping[str, tuple[int, ...]]) -> Layout:
 
 @dataclass
 class _Sizes:
-    """Sizes that are resolved so far, and the parameters that determined them."""
+    """Resolved sizes so far, and the parameters that determined them."""
 
     resolved: dict[_Key, int] = field(default_factory=dict)
     sources: dict[_Key, str] = field(default_factory=dict)
@@ -139,7 +139,7 @@ def _keys(product: Product, name: str, dim: int, block: int) -> list[_Key]:
     def key(position: int, factor: Factor) -> _Key:
         if not factor.fixed:
             return factor.name
-        # A bare `_` has no name by which to share a size.
+        # A bare `_` has no name to share a size by.
         label = factor.name if factor.name != "_" else f"_{block}.{position}"
         return (name, dim, label)
 
@@ -237,11 +237,11 @@ def unfold(
 def reorder(
     unfolded: torch.Tensor, factors: Product, permutation: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
-    """Permutes the dimensions that a permutation names, and no others.
+    """Permutes only the dimensions that a permutation names.
 
     Args:
         unfolded: A tensor with one dimension for each factor.
-        factors: What its dimensions hold.
+        factors: Factors of its dimensions.
         permutation: Values as `PermutationGroup.tensors` returns them, for any free names.
     """
     owner_dims: dict[str, int] = {}

@@ -9,9 +9,10 @@ A string names a parameter's axes in order, separated by spaces, such as `"h1 h1
     h:64          a size, where shapes alone do not determine it
     (head:4 k@head)  inside each unit of `head` a separate permutation of `k`
 
-The string of a scalar is empty. A free name stands for the same permutation everywhere; a fixed
-name is only a readable label, with one size within its axis. Products are the patterns of `einops`,
-and free names are git-re-basin's "axes to permutation" (Ainsworth et al. 2023); sums and owners are
+The string of a scalar is empty. A free name stands for the same permutation everywhere. A fixed
+name
+is only a readable label, with one size within its axis. Products are the patterns of `einops`, and
+free names are git-re-basin's "axes to permutation" (Ainsworth et al. 2023). Sums and owners are
 additions of this package.
 """
 
@@ -35,7 +36,7 @@ class Factor:
     Attributes:
         name: Name of the permutation; with a leading `_` if the axis is fixed.
         size: Number of units; None if the shapes determine it.
-        owner: Name of the free axis each of whose units has its own permutation of this factor.
+        owner: Name of a free axis: each of its units has its own permutation of this factor.
     """
 
     name: str
@@ -122,7 +123,7 @@ def _parse_factor(token: str, text: str, position: int) -> Factor:
 
 
 def _check_names(axes: Sequence[Axis], text: str) -> None:
-    earlier: set[str] = set()  # without those in sums, which cover only a part of their axis
+    earlier: set[str] = set()  # without names in sums, which cover only a part of their axis
     for axis in axes:
         for product in axis:
             in_product: set[str] = set()

@@ -20,8 +20,9 @@ from fleet_merging.symmetry.table import Symmetry, require_covered
 from fleet_merging.symmetry.trial import Outputs, SymmetryTrial, make_trial, redrawn
 
 _SEEN = 1e3
-"""How many times more a permutation must change the outputs where it is applied to one parameter
-alone than where it is applied to all, so that its axes count as tested."""
+"""Ratio for tested axes: the change of the outputs by a permutation of one parameter alone,
+relative
+to its change by a permutation of all."""
 
 _ROUNDING = 1e-15
 """Least change of the outputs that counts as one, in float64."""
@@ -34,9 +35,9 @@ class CheckReport:
     Attributes:
         sizes: Shape of every permutation, see `PermutationGroup`.
         parameters: Number of parameters and buffers.
-        fixed: Those of which no axis is free.
-        unused: Those that have no effect on the outputs for the example, so that nothing is known
-            of their axes: of a module that is not called, say, or behind a branch not taken.
+        fixed: Parameters and buffers without a free axis.
+        unused: Parameters and buffers without effect on the outputs for the example, such as of an
+            uncalled module or an unused branch. Their axes are untested.
     """
 
     sizes: Mapping[str, tuple[int, ...]]
@@ -82,30 +83,30 @@ def check(
 ) -> CheckReport:
     """Checks that random permutations change no output, and that the table is complete.
 
-    The model itself is not changed: a copy is run in evaluation mode, in float64 if the model
-    supports that, at weights at which every layer has an effect on the outputs (see `trial`). Each
-    permutation is tested alone, then all together; each must have an effect on the outputs if it is
-    applied to one parameter only, a thousand times that which it has on all.
+    The model itself is not changed. A copy runs in evaluation mode, in float64 if the model
+    supports that, at weights for which every layer affects the outputs (see `trial`). Each
+    permutation is tested alone, then all together. Applied to one parameter only, each must change
+    the outputs a thousand times more than applied to all.
 
     Args:
         symmetry: The table.
         model: Any module that gives the same outputs for the same inputs.
         example: Its argument, or a tuple of its arguments; a batch of a few different ones.
-        output: Selects what must not change from what the model returns. A recurrent model's
-            hidden state is permuted with its units, so select only the outputs.
+        output: Selects the outputs to compare from the model's result. A recurrent model's hidden
+            state is permuted with its units, so select only the outputs.
         draws: Number of random elements.
         tolerance: Largest allowed change, relative to the largest output or 1.
         seed: Seed of the draws.
 
     Returns:
-        What was tested, and what was not.
+        The tested and untested parameters.
 
     Raises:
         UncoveredParameterError: A parameter or buffer is missing in the table; the message names
             it and its layer.
         AxisSizeError: A shape does not fit its axes.
-        NotInvariantError: The outputs change, are not finite, are no function of the inputs, or do
-            not depend on a permutation's units at all; or tied weights have different axes.
+        NotInvariantError: The outputs change, are not finite, or are no function of the inputs. Or
+            they do not depend on a permutation's units at all, or tied weights have different axes.
 
     Warns:
         SymmetryWarning: The table is true, but has no free axis, or parameters have no effect on
@@ -175,7 +176,7 @@ def _test(
 
 
 def _unused(trial: SymmetryTrial, expected: Outputs, seed: int) -> tuple[str, ...]:
-    """Returns the parameters whose values do not change a single bit of the outputs.
+    """Returns the parameters that do not affect a single bit of the outputs.
 
     A bias that cancels out, such as of attention's keys, changes rounding errors.
     """
@@ -245,8 +246,8 @@ def _require_tied(symmetry: Symmetry, trial: SymmetryTrial) -> None:
 def _require_usable(outputs: Outputs, repeated: Outputs) -> None:
     if not outputs:
         raise NotInvariantError(
-            "The model returns no tensor to compare. Pass `output`, which selects tensors from "
-            "what it returns."
+            "The model returns no tensor to compare. Pass an `output` that selects "
+            "tensors from its result."
         )
     if not all(bool(torch.isfinite(tensor).all()) for tensor in outputs):
         raise NotInvariantError("The model's outputs are not finite. Give another example.")

@@ -1,9 +1,11 @@
-"""Tables of axes by themselves: derived from the operations of a model.
+"""Automatic tables of axes, derived from the operations of a model.
 
-`torch.export` records what a model computes for an example. Each operation says which axes have
-the same units (those that are added, or summed over together), which are products or sums of
-others, and which are fixed: inputs, outputs, and whatever an operation without a rule touches. What
-remains free is a permutation of the table. The result is verified by `check`.
+`torch.export` records a model's computation for an example. Each operation has a rule. It says
+which
+axes have the same units, since they are added, or summed over together. It says which are products
+or sums of others, and which are fixed: inputs, outputs, and all axes of an operation without a
+rule.
+The remaining free axes are the permutations of the table. `check` verifies the result.
 """
 
 import warnings
@@ -50,12 +52,12 @@ _UNIFORM = ("full", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_full
 
 AN_INPUT, AN_OUTPUT = "an input", "an output"
 WITHOUT_EFFECT = "without effect on the outputs"
-"""Why units are fixed that are no hidden ones."""
+"""Why units without effect on the outputs are fixed."""
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """A derived table, and why axes in it are fixed.
+    """A derived table, and the reasons of its fixed axes.
 
     Attributes:
         symmetry: The table.
@@ -74,7 +76,7 @@ def derive(
     output: Callable[[Any], Any] = lambda outputs: outputs,
     draws: int = 3,
 ) -> Symmetry:
-    """Derives the table of axes of a model; see `explain`, which also says what it fixed."""
+    """Derives the table of axes of a model; see `explain`, which also returns its fixed axes."""
     return explain(model, example, output=output, draws=draws).symmetry
 
 
@@ -87,25 +89,23 @@ def explain(
 ) -> Derivation:
     """Derives the table of axes of a model, with the reasons for its fixed axes.
 
-    Where nothing is known of an operation, the axes that it touches are fixed, so that a table may
-    have fewer permutations than there are.
+    Axes of unknown operations are fixed, so a table may have fewer permutations than there are.
 
     Args:
         model: A module that runs on the example; it is not changed.
         example: Its argument, or a tuple of its arguments; a batch of a few different ones.
-        output: Selects what must not change from what the model returns, see `check`.
+        output: Selects the outputs to compare from the model's result, see `check`.
         draws: Number of random elements with which `check` tests the table.
 
     Raises:
-        DerivationError: `torch.export` cannot record the model, or it reads learned parameters that
-            are not in its state dict; the message names the module and the operation.
+        DerivationError: `torch.export` cannot record the model, or it reads learned parameters
+            outside of its state dict. The message names the module and the operation.
         MergeError: The model is quantized or has no values, or cannot be copied.
-        NotInvariantError: The table did not pass `check`, or the example does not show that it is
-            right.
+        NotInvariantError: The table did not pass `check`, or the example does not prove it.
 
     Warns:
-        SymmetryWarning: No axis of hidden units is free, or some are fixed since no rule is known
-            of an operation, so that methods that align models would average them as they are.
+        SymmetryWarning: No axis of hidden units is free, or operations without a rule fix some.
+            Methods that align models would average these as they are.
     """
     program = record(model, example, output)
     parameters, aliases = _parameters(model)
@@ -116,7 +116,7 @@ def explain(
             for unit in axes:
                 fix(unit, "not read for this example")
     rows = {name: parameters[aliases.get(name, name)] for name in tensors_of(model)}
-    with warnings.catch_warnings():  # of what the notes say
+    with warnings.catch_warnings():  # also in the notes
         warnings.simplefilter("ignore", SymmetryWarning)
         symmetry, report = _checked(
             rows, partial(check, output=output, draws=draws), model, example
@@ -136,7 +136,7 @@ def _checked(
     model: torch.nn.Module,
     example: Any,
 ) -> tuple[Symmetry, CheckReport]:
-    """Returns the table of axes that passes a check, without units on which nothing depends."""
+    """Returns the table of axes that passes a check, without units that nothing depends on."""
     while True:
         table, units = written(rows)
         symmetry = Symmetry(table)
@@ -199,7 +199,7 @@ def _of_node(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
     """
     try:
         return _call(node, values)
-    except Exception as error:  # a rule, or PyTorch, meets what it does not know
+    except Exception as error:  # unknown arguments of a rule, or of PyTorch
         modules = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
         module = (modules or [""])[-1].removeprefix(PREFIX.rstrip(".")).removeprefix(".")
         raise DerivationError(
@@ -246,7 +246,7 @@ def _is_getitem(node: torch.fx.Node) -> bool:
 
 
 class _Uniform:
-    """A tensor of equal entries: each use of it has axes of its own."""
+    """A tensor of equal entries: each use of it has separate axes."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -311,7 +311,7 @@ def _fixed(node: torch.fx.Node, reason: str) -> Any:
 
 
 def _without_rule(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yields a caution of the operations without a rule, if there are any."""
+    """Yields a caution on operations without a rule, if there are any."""
     found: dict[str, list[str]] = {}
     for name, reasons in notes.items():
         for reason in reasons:
@@ -328,7 +328,7 @@ def _without_rule(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def _without_effect(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yields a caution of units on which no output depends, if there are any."""
+    """Yields a caution on units that no output depends on, if there are any."""
     idle = [name for name, reasons in notes.items() if WITHOUT_EFFECT in reasons]
     if idle:
         more = f" and {len(idle) - 6} more" if len(idle) > 6 else ""

@@ -1,6 +1,6 @@
 """The group of hard permutations, and soft ones: doubly stochastic matrices.
 
-An element gives for every free name how its units are reordered:
+An element has for every free name a reordering of its units:
 
 - hard: an index array p of integers, shape (n,); unit i of the result is unit p[i] of the argument.
   As a matrix, P[i, p[i]] = 1, so the result is P x, as in the paper's eq. (perm_action).
@@ -56,8 +56,8 @@ class PermutationGroup:
     def moved_fraction(self, permutations: Sequence[Permutation]) -> float | None:
         """Returns the fraction of units that elements move to other positions than the first does.
 
-        It is taken over all other elements, names and units: 0 if all elements are the same, so
-        that models are averaged without a change of their relative order.
+        It is taken over all other elements, names and units. It is 0 if all elements are equal, so
+        that the models keep their relative order.
 
         Returns:
             None if an element is soft or there are none, and 0 for a single element.

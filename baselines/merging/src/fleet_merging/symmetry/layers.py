@@ -6,10 +6,10 @@ in `axes`: a name ("h1"), a fixed axis ("_", "_obs"), or a composite one ("c1 _h
 need no entry, nor do dropout, pooling over positions, and softmax. An activation that pairs units
 (GLU) makes its axis a product, "_glu:2 h". Parameters are named as in PyTorch 2's documentation.
 
-Heads of attention may be reordered as a whole. Inside each head two more permutations are free:
-of the units in which queries meet keys, and of the units in which values reach the output. A scalar
-product does not depend on the order of its terms. Hence `head`, `qk@head` and `v@head`. Rotary
-position encodings pair the units of queries and keys, which must then be fixed (`units=None`).
+Heads of attention may be reordered as a whole. Inside each head two more permutations are free: of
+the units where queries meet keys, and of the units of values. A scalar product does not depend on
+the order of its terms. Hence `head`, `qk@head` and `v@head`. Rotary position encodings pair the
+units of queries and keys, which must then be fixed (`units=None`).
 
 A residual stream adds the outputs of many layers, so all of them share one permutation. It is fixed
 unless it is named; permuting it can make merging worse, since it couples so many layers.
@@ -41,13 +41,13 @@ def elman(module: str, inputs: str, hidden: Sequence[str], **options: bool) -> T
 
 
 def lstm(module: str, inputs: str, hidden: Sequence[str], **options: bool) -> Table:
-    """Returns the table of an `LSTM`, whose gates follow one another along the first axis.
+    """Returns the table of an `LSTM`, with gates one after another along the first axis.
 
     Args:
         module: Name of the module.
         inputs: Axis of the first layer's input.
-        hidden: Name of the units of each layer, which are also the cell's; the output is
-            the last layer's.
+        hidden: Name of the units of each layer, which are also the cell's; the output is the last
+            layer's.
         options: `bias` (True) and `bidirectional` (False), as for the module. The backward units
             of a layer "h" are "h_reverse", and its output is "h | h_reverse".
     """
@@ -113,8 +113,8 @@ def layer_norm(module: str, *axes: str, bias: bool = True) -> Table:
 def grouped(groups: str, units: str) -> str:
     """Returns the axis "groups units@groups": reordered groups, with reordered units inside each.
 
-    Such is the axis of channels that a `GroupNorm` reads, in every parameter that has it, unless it
-    has one group, or one channel in each.
+    Such is the axis of channels of a `GroupNorm`, in every parameter that has it. Exceptions are a
+    single group, and groups of one channel.
 
     Args:
         groups: Name of the groups, with their number if shapes do not determine it: "head:4".
@@ -157,8 +157,8 @@ def multihead_attention(
         module: Name of the module.
         heads: Number of heads.
         head: Name of the heads' permutation; "_head" fixes them.
-        units: Names of the units inside a head, of queries and keys and of values; None fixes
-            them, as is necessary if the heads are fixed.
+        units: Names of the units inside a head: of queries and keys, and of values. None fixes
+            them, which fixed heads require.
         residual: Axis of its input and output.
         memory: Axes of the inputs of keys and values, if `kdim` or `vdim` makes three separate
             weights: "q_proj_weight", "k_proj_weight", "v_proj_weight".
@@ -190,14 +190,14 @@ def attention(
     """Returns the table of an attention layer made of four `Linear` modules.
 
     Args:
-        query: Name of the queries' module, whose input is `residual`.
-        key: Name of the keys' module, whose input is `memory`, or `residual` if that is None.
-        value: Name of the values' module, whose input is the keys'.
+        query: Name of the queries' module, with the input `residual`.
+        key: Name of the keys' module, with the input `memory`, or `residual` if that is None.
+        value: Name of the values' module, with the keys' input.
         output: Name of the output's module, which writes to `residual`.
         heads: Number of heads, each a range of neighboring units.
         head: Name of the heads' permutation; "_head" fixes them.
         units: See `multihead_attention`.
-        residual: Axis of the stream from which is read and to which is added.
+        residual: Axis of the residual stream.
         memory: Axis of the input of keys and values in cross-attention.
         bias: Whether the modules have biases.
     """

@@ -1,4 +1,4 @@
-"""Symmetry as data: a table of the axes of all parameters, by which models are permuted.
+"""Symmetry as data: a table of the axes of all parameters, for permutations of models.
 
 A table has one string per parameter or buffer (see `axes`):
 
@@ -6,7 +6,7 @@ A table has one string per parameter or buffer (see `axes`):
 
 The paper's transformation P = (P^0, ..., P^L), with P^0 = P^L = I, acts on such a network by
 W^l -> P^(l+1) W^l (P^l)^T and b^l -> P^(l+1) b^l. A recurrent weight, "h h", becomes P W P^T
-(eqs. perm_action, rnn_action). `check.check` verifies for a table what its Proposition 1 states.
+(eqs. perm_action, rnn_action). `check.check` verifies its Proposition 1 for a table.
 
 As text that a person can edit, a table has one line for each parameter, its name and its axes:
 
@@ -41,7 +41,7 @@ _SHAPE_REMEDIES = (
     "Adapters of other ranks are made alike by `adapters.alike` with their configurations; "
     "`lora.merged_products` merges them without loss as changes of the model's weights.",
 )
-"""Of models, and of adapters of low rank."""
+"""Remedies for models, and for adapters of low rank."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Symmetry:
         return {factor.name for factor in factors if not factor.fixed}
 
     def owners(self) -> dict[str, str]:
-        """Returns the owner of each free name that has one.
+        """Returns the owner of each free name with an owner.
 
         Raises:
             AxisSyntaxError: A name has two owners, or an owner in one parameter only.
@@ -161,8 +161,8 @@ class Symmetry:
         """Returns every floating-point tensor with one dimension for each factor of its axes.
 
         Returns:
-            Factors and views, in the table's order, since state dicts from files have theirs at
-            random; a tensor with a sum along an axis is split into its parts.
+            Factors and views, in the table's order, since files order state dicts at random. A
+            tensor with a sum along an axis is split into its parts.
 
         Raises:
             UncoveredParameterError: The model and the table have different parameters.
@@ -198,7 +198,7 @@ class Symmetry:
         }
 
     def _layout(self, state: State) -> tuple[Layout, PermutationGroup]:
-        """Returns the numbers of units of a model, which are solved once for models of one form."""
+        """Returns the numbers of units of a model, solved once for models of one form."""
         if state.keys() != self.axes.keys():
             require_covered(self, state)
         try:
@@ -219,7 +219,7 @@ class Symmetry:
 
 
 def format_table(symmetry: Symmetry, notes: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Returns a table as text, from which `parse_table` makes an equal one.
+    """Returns a table as text; `parse_table` reads an equal one.
 
     Args:
         symmetry: The table.
@@ -250,7 +250,7 @@ def parse_table(text: str) -> Symmetry:
         if not axes.strip():
             raise AxisSyntaxError(
                 f"Line {number}, {line.strip()!r}, has no axes. Write the parameter's name, spaces "
-                f"and its axes, such as '0.weight  h _in', or {_SCALAR!r} for those of a scalar."
+                f"and its axes, such as '0.weight  h _in', or {_SCALAR!r} for a scalar."
             )
         if name in table:
             raise AxisSyntaxError(
@@ -288,7 +288,7 @@ def require_tensors(state: State) -> None:
     """Raises an error unless a model holds nothing but tensors.
 
     Raises:
-        UncoveredParameterError: It does; the message names the entry.
+        UncoveredParameterError: It holds others; the message names the entry.
     """
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
@@ -332,7 +332,7 @@ def require_alike(states: Sequence[State]) -> None:
 
 
 def _prefix_hint(names: Iterable[str], others: Iterable[str]) -> str:
-    """Returns how to bring two sets of names together that differ by a wrapper's prefix only."""
+    """Returns a remedy for two sets of names that differ only by a wrapper's prefix."""
     names, others = set(names), set(others)
     for prefix, wrapper in (("module.", "DataParallel"), ("_orig_mod.", "torch.compile")):
         stripped = ({name.removeprefix(prefix) for name in each} for each in (names, others))

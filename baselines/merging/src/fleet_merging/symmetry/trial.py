@@ -1,10 +1,12 @@
-"""Weights at which a table is tested: a copy's whose activations keep their size.
+"""Weights for the test of a table: a copy's, scaled so that its activations keep their size.
 
-A table holds at all weights, or is false, so that the test may choose them. Those of a new network
-are a bad choice. A BatchNorm's ones and zeros are the same in any order. In a deep network
-whose activations shrink from layer to layer nothing that happens early can be seen at the end.
-Hence all weights are changed a little. Each layer is scaled to outputs of size 1 on the example
-(as in the initialization of Mishkin and Matas 2016, "All you need is a good init").
+A table holds at all weights, or is false, so the test may choose them. A new network's weights are
+a
+bad choice. A BatchNorm's ones and zeros are the same in any order. In a deep network with shrinking
+activations, the outputs hide the effects of early layers. So all weights are changed a little. Each
+layer is scaled to outputs of size 1 on the example, as in Mishkin and Matas 2016, "All you need is
+a
+good init".
 """
 
 from collections.abc import Callable, Mapping
@@ -34,9 +36,9 @@ class SymmetryTrial:
 
     Attributes:
         run: Returns the outputs for a state dict.
-        sensitive: Returns the names of parameters by which the outputs have a gradient other than
-            0; none if the model cannot be differentiated.
-        state: State dict at which to test.
+        sensitive: Returns the names of parameters with a nonzero gradient of the outputs; none if
+            the model cannot be differentiated.
+        state: State dict for the test.
         aliases: By each name, all names of the same tensor (tied weights).
     """
 
@@ -54,7 +56,7 @@ def make_trial(
     Args:
         model: The model.
         example: Its argument, or a tuple of its arguments.
-        output: Selects what to compare from what the model returns.
+        output: Selects the outputs to compare from the model's result.
         seed: Seed of the change of the weights.
     """
     try:
@@ -74,7 +76,7 @@ def redrawn(state: State, seed: int) -> dict[str, torch.Tensor]:
             return tensor.clone()
         scale, shift = torch.rand((2, *tensor.shape), generator=generator, dtype=torch.float64)
         scale, shift = scale.to(tensor), shift.to(tensor)
-        # Relative to the tensor's mean, or else a wide layer's sums would saturate its tanh.
+        # Relative to the tensor's mean; otherwise a wide layer's sums would saturate its tanh.
         size = float(tensor.abs().mean()) or 1.0
         return tensor * (1 + 0.3 * scale) + 0.1 * min(size, 1.0) * shift
 
@@ -133,16 +135,16 @@ def _trial(
 def faulty_output(
     model: nn.Module, state: State, arguments: tuple[Any, ...], output: Callable[[Any], Any]
 ) -> str | None:
-    """Returns the outputs of a model with other weights that are not finite; None if all are.
+    """Returns the place of outputs that are not finite; None if all are finite.
 
     Args:
         model: The model, which is not changed.
         state: The weights.
         arguments: Its arguments.
-        output: Selects what has to be finite from what the model returns.
+        output: Selects the outputs to check from the model's result.
 
     Returns:
-        The kind and name of the first module whose outputs are not finite.
+        The kind and name of the first module with such outputs.
     """
     trial, found = copied(model), list[str]()
     load_tensors(trial, state)
@@ -196,12 +198,12 @@ def _scale_layers(model: nn.Module, inputs: list[Any]) -> None:
         if mean is None or variance is None or not 0 < float(variances.mean()) < float("inf"):
             return
         mean.copy_(channels.mean(1))
-        # A channel that hardly varies on the example is not to amplify rounding errors.
+        # Rounding errors of a channel that hardly varies on the example must not be amplified.
         variance.copy_(variances + 0.1 * variances.mean())
 
     handles = []
     for module in model.modules():
-        # A parametrized weight is computed, so that scaling it would have no effect.
+        # A parametrized weight is computed, so scaling it would have no effect.
         if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
             if "weight" in module._parameters:
                 handles.append(module.register_forward_hook(scale))
@@ -227,6 +229,6 @@ def _cast(value: Any, dtype: torch.dtype | None) -> Any:
         return value.to(dtype.to_complex() if value.is_complex() else dtype)
     if isinstance(value, Mapping):
         return {name: _cast(item, dtype) for name, item in value.items()}
-    if type(value) in (tuple, list):  # not a named tuple, whose constructor differs
+    if type(value) in (tuple, list):  # not a named tuple, which has another constructor
         return type(value)(_cast(item, dtype) for item in value)
     return value

@@ -100,7 +100,7 @@ def _bag(call: Call) -> list[list[Units]]:
 
 @rule("embedding_renorm")
 def _renormalized(call: Call) -> list[list[Units]]:
-    """Words whose vectors are too long are scaled."""
+    """Words with too long vectors are scaled."""
     rows, _ = call["self"]
     for unit in (rows, *call["indices"]):
         fix(unit, call.reason)
@@ -109,7 +109,7 @@ def _renormalized(call: Call) -> list[list[Units]]:
 
 @rule("matrix_exp", "linalg_matrix_exp", "linalg_inv", "inverse", "linalg_pinv")
 def _conjugated(call: Call) -> list[list[Units]]:
-    """f(P A P^T) = P f(A) P^T, and so on both sides where an inverse has its axes exchanged."""
+    """f(P A P^T) = P f(A) P^T, and so on both sides if an inverse has its axes exchanged."""
     *batch, rows, columns = call["A"] if "A" in call.arguments else call["self"]
     if call.name.endswith("exp"):
         unify(rows, columns)
@@ -291,7 +291,7 @@ def _group_norm(call: Call) -> list[list[Units]]:
       *(f"_upsample_{kind}" for kind in ("nearest_exact1d", "nearest_exact2d", "nearest_exact3d",
                                          "bilinear2d_aa", "bicubic2d_aa")))  # fmt: skip
 def _pool(call: Call) -> list[list[Units]]:
-    """The last axes are places, whose number may change."""
+    """The last axes are places; their number may change."""
     axes, places = call.tensors[0], int(re.findall(r"(\d)d", call.name)[-1])
     for unit in axes[-places:]:
         fix(unit, call.reason)
@@ -329,7 +329,7 @@ def _repeated_heads(axes: Sequence[Units], heads: int) -> list[Units]:
 
 @rule("rnn_tanh", "rnn_relu", "lstm", "gru")
 def _recurrent(call: Call) -> list[list[Units]]:
-    """Cells that read their own units: each layer and direction has units of its own."""
+    """Cells that read their own units: each layer and direction has its own."""
     if "batch_sizes" in call.arguments or len(call["input"]) != 3 or "hx" not in call.arguments:
         return unknown(call)
     states = call["hx"] if call.name == "lstm" else [call["hx"]]
@@ -379,9 +379,9 @@ def _cell(
     own: Sequence[Units],
     *biases: Sequence[Units],
 ) -> list[Units]:
-    """Unifies what a cell reads and writes, and returns the units of each of its states."""
+    """Unifies the inputs and outputs of a cell, and returns the units of each of its states."""
     gates = {"lstm": 4, "gru": 3}.get(call.name.removesuffix("_cell"), 1)
-    # A projection has units of its own, which the cell reads and returns.
+    # A projection has its own units, which the cell reads and returns.
     read, memory = own[1], own[1] if projection is None else projection[1]
     rows = product([Units(gates, call.reason), memory])
     unify(into[1], inputs)

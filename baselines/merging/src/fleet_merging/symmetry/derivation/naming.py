@@ -26,7 +26,7 @@ Rows = Mapping[str, Sequence[list[list[Units]]]]
 def written(
     parameters: Mapping[str, Sequence[Units]],
 ) -> tuple[dict[str, tuple[Axis, ...]], dict[str, Units]]:
-    """Returns a table of axes, after giving up permutations that one cannot express, and its units.
+    """Returns a table of axes, without permutations that a table cannot express, and its units.
 
     Args:
         parameters: The axes of each parameter.
@@ -56,7 +56,7 @@ def _signature(rows: Rows) -> list[object]:
 
 
 def _spread(unit: Units) -> list[list[Units]]:
-    """Returns units as a sum of products of leaves; ties or fixes whatever cannot be written so."""
+    """Returns units as a sum of products of leaves; ties or fixes units without such a form."""
     unit = tie(unit)
     first, *rest = [factor for factor in factors(unit) if factor.size > 1] or [unit]
     first = tie(first)
@@ -89,7 +89,7 @@ def _spread(unit: Units) -> list[list[Units]]:
 
 
 def _settle(rows: Rows) -> bool:
-    """Gives each leaf at most one owner, before it wherever it occurs; whether all had one."""
+    """Gives each leaf at most one owner, always before it; returns whether all had one."""
     settled = True
     free = {leaf for leaf, *_ in _occurrences(rows)}
     for leaf in free:
@@ -187,7 +187,7 @@ def _names(rows: Rows) -> dict[Units, str]:
 
 
 def _module(parameter: str) -> str:
-    """Returns a name for what a parameter writes: its module's, as a name of an axis."""
+    """Returns a name for the outputs of a parameter: its module's, as a name of an axis."""
     module, _, last = parameter.rpartition(".")
     cell = re.search(r"_(l\d+(?:_reverse)?)$", last)
     name = ".".join(filter(None, [module or ("" if cell else last), cell and cell[1]]))

@@ -1,9 +1,10 @@
 """Recorded operations of a model, by `torch.export`.
 
-Nothing of a recording has numbers, so that a branch on numbers ends it. Two kinds of branches that
-people write do not depend on the arguments and are followed: on masks and positions that `forward`
-makes, as `nn.Transformer` does, and on the model's own tensors, such as a count of steps. The
-values of distributions are not validated.
+A recording has no numbers, so a branch on numbers ends it. Two common kinds of branches do not
+depend on the arguments and are followed. One is on masks and positions that `forward` creates, as
+in
+`nn.Transformer`. The other is on the model's own tensors, such as a count of steps. The values of
+distributions are not validated.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ from fleet_merging.modules import (
 )
 
 PREFIX = "model."
-"""Of names of the model's tensors in a recording."""
+"""Prefix of the names of the model's tensors in a recording."""
 
 _READS = {"__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy", "equal",
           "allclose", "is_nonzero"}  # fmt: skip
@@ -68,7 +69,7 @@ def record(
         with torch.no_grad(), uncompiled(), _unvalidated(), _quiet():
             program = torch.export.export(selected, as_arguments(example), strict=False)
             program = program.run_decompositions({})  # without operations in place
-    except Exception as error:  # torch.export promises no types
+    except Exception as error:  # torch.export raises any type
         module, line = _place(selected.model, error)
         operation = f", operation {known.failed}" if known.failed else ""
         raise DerivationError(
@@ -88,7 +89,7 @@ def record(
 
 
 class _Selected(torch.nn.Module):
-    """A model that returns the tensors of a part of its outputs, and those on which it branches."""
+    """A model that returns the tensors of a part of its outputs, and the tensors in branches."""
 
     def __init__(
         self, model: torch.nn.Module, output: Callable[[Any], Any], known: "_KnownValues"
@@ -106,11 +107,11 @@ class _Selected(torch.nn.Module):
 
 
 class _KnownValues(TorchFunctionMode):
-    """Computes, beside a recording, the values of tensors that do not depend on the arguments.
+    """Computes the values of tensors that do not depend on the arguments, during a recording.
 
     Attributes:
         values: Values, and whether they depend on the model's tensors.
-        decided: Tensors that depend on the model's and whose values were read.
+        decided: Tensors that depend on the model's, and had their values read.
         foreign: Learned parameters that are not the model's.
         failed: Name of the operation that could not be recorded.
     """
@@ -171,7 +172,7 @@ class _KnownValues(TorchFunctionMode):
             return None, True
 
     def _forget(self, changed: Any) -> None:
-        """Forgets a tensor that no longer has its value, and all that share its memory."""
+        """Forgets a tensor with a changed value, and all tensors that share its memory."""
         for each in [changed] if _is_tensor(changed) and changed in self.values else []:
             memory = self.values[each][0].untyped_storage().data_ptr()
             for other, (value, _) in list(self.values.items()):
@@ -185,7 +186,7 @@ def _is_tensor(value: Any) -> bool:
 
 @contextlib.contextmanager
 def _unvalidated() -> Iterator[None]:
-    """Makes distributions without checks of their values, also where these are asked for."""
+    """Makes distributions without checks of their values, even if requested."""
     former = Distribution._validate_args
     unvalidated = property(lambda self: False, lambda self, value: None)
     Distribution._validate_args = unvalidated  # type: ignore[assignment]
@@ -197,7 +198,7 @@ def _unvalidated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Runs `torch.export` without pages of its graphs, which it prints where it fails."""
+    """Runs `torch.export` without the pages of graphs that it prints on errors."""
     log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
     former = log.disabled
     log.disabled = True

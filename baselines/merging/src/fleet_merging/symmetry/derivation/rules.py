@@ -35,7 +35,7 @@ class Call:
         name: Name of the operation, such as "linear".
         arguments: Arguments by their names in PyTorch's schema, with `Axes` for tensors.
         shapes: Shapes of the results.
-        used: Indices of the results that are read.
+        used: Indices of the used results.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Call:
 
 
 WITHOUT_RULE = ", which has no rule"
-"""End of the reason for which units are fixed that might be free."""
+"""End of the reason for fixed units that might be free."""
 
 Rule = Callable[[Call], Sequence[Sequence[Units]]]
 RULES: dict[str, Rule] = {}
@@ -101,7 +101,7 @@ def uniform(shape: Shape) -> list[Units]:
 
 
 def unknown(call: Call) -> list[list[Units]]:
-    """Fixes all that an operation without a rule reads and writes."""
+    """Fixes all inputs and outputs of an operation without a rule."""
     reason = f"{call.reason}{WITHOUT_RULE}"
     for axes in call.tensors:
         for unit in axes:
@@ -197,7 +197,7 @@ def sliced(axes: Sequence[Units], dim: int, start: int, stop: int) -> list[Units
 
 
 def fix_dims(axes: Sequence[Units], dims: Sequence[int], call: Call) -> list[Units]:
-    """Fixes axes along which the order of entries matters, giving them their new lengths."""
+    """Fixes axes with a meaningful order of entries, and gives them their new lengths."""
     for dim in dims:
         fix(axes[dim], call.reason)
     sizes = call.shapes[0]

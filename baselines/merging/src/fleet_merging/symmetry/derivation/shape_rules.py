@@ -190,7 +190,7 @@ def _softmax(call: Call) -> list[list[Units]]:
 
 @rule("constant_pad_nd", "pad")
 def _pad(call: Call) -> list[list[Units]]:
-    """Equal entries before and after those along an axis are units of their own."""
+    """Equal entries before and after the others along an axis have their own units."""
     axes, sizes = list(call["self"]), call["pad"]
     if min(sizes) < 0 or call.arguments.get("mode", "constant") != "constant":
         dims = [len(axes) - 1 - i // 2 for i, size in enumerate(sizes) if size]
@@ -211,7 +211,7 @@ def _ordered(call: Call) -> list[list[Units]]:
     dims = call.dims("dims" if "dims" in call.arguments else "dim", axes)
     mixed = mix(axes, dims, keep=True)
     if call.name in ("sort", "topk", "kthvalue", "msort") and 1 not in call.used:
-        # The largest first, whatever the order was.
+        # The largest first, in any former order.
         axes = [Units(unit.size) if i in dims else unit for i, unit in enumerate(mixed)]
     if len(shape) != len(axes):
         for dim in dims:

@@ -1,16 +1,17 @@
 """Unknown axes and their relations by operations: a union-find of products and sums.
 
 `Units` are the entries along an axis, with the permutations that may act on them. An operation
-unifies the axes that it sums over together, splits one into a product (outer units, each with inner
-units) or into a sum (a range of entries beside another), or fixes it.
+unifies the axes that it sums over together, or fixes an axis. It may also split an axis into a
+product (outer units, each with inner units) or a sum (a range of entries beside another).
 
-Inner units may be permuted separately inside each outer one, which is their `within`. Where an
-operation treats all outer units alike, as a sum over heads does, they lose it. If the outer units
-are split into ranges, such as queries, keys and values, then the inner ones become a `family`, with
-one member for each range.
+Inner units may be permuted separately inside each outer one, which is their `within`. An operation
+that treats all outer units alike, as a sum over heads does, removes this. If the outer units are
+split into ranges, such as queries, keys and values, the inner ones become a `family`, with one
+member for each range.
 
-Every step leaves a subgroup of the permutations before it, so an operation of which too little is
-known costs freedom, never correctness.
+Every step leaves a subgroup of the permutations before it. So a lack of knowledge about an
+operation
+costs freedom, never correctness.
 """
 
 from collections import Counter
@@ -25,10 +26,10 @@ class Units:
     Attributes:
         size: Number of units.
         fixed: Why no permutation acts on them; None if one may.
-        within: Outer units in each of which these have a permutation of their own.
-        product: Factors whose row-major product they are.
+        within: Outer units; in each of them, these have a separate permutation.
+        product: Their factors, in row-major order.
         sum: Ranges that follow one another.
-        family: Which units these are within each range of some outer units.
+        family: These units within each range of some outer units.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Units:
 
     @property
     def leaf(self) -> bool:
-        """Whether nothing is known of their structure."""
+        """Whether their structure is unknown."""
         return not (self.product or self.sum or self.family)
 
     def become(self, other: "Units") -> None:
@@ -54,7 +55,7 @@ class Units:
         self._same = other
 
     def root(self) -> "Units":
-        """Returns the units that stand for all that are the same, with `within` up to date."""
+        """Returns the representative of equal units, with `within` up to date."""
         unit = self
         while unit._same is not None:
             unit = unit._same
@@ -115,7 +116,7 @@ def ranges(unit: Units) -> list[Units]:
 
 
 def restrict(unit: Units, part: Units) -> Units:
-    """Returns the units that these are within one range of their outer units."""
+    """Returns these units within one range of their outer units."""
     unit, part = unit.root(), part.root()
     if unit.product:
         return product([restrict(each, part) for each in unit.product])
@@ -128,14 +129,14 @@ def restrict(unit: Units, part: Units) -> Units:
 
 
 def parts_of(unit: Units) -> list[Units]:
-    """Returns units and all of which they consist."""
+    """Returns units and all their parts."""
     unit = unit.root()
     below = [*unit.product, *unit.sum, *(member for _, member in unit.family)]
     return [unit, *(part for each in below for part in parts_of(each))]
 
 
 def fix(unit: Units, reason: str) -> None:
-    """Fixes units, and all of which they consist."""
+    """Fixes units, and all their parts."""
     for part in parts_of(unit):
         part.fixed = part.fixed or reason
 
@@ -175,7 +176,7 @@ def confine(unit: Units, outer: Iterable[Units]) -> None:
 
 
 def confine_to_each_other(units: Sequence[Units]) -> None:
-    """Applies `confine` to the axes of a tensor: units need those in which they are separate."""
+    """Applies `confine` to the axes of a tensor: separate units need their outer ones there."""
     count = Counter(part for unit in units for part in parts_of(unit))
     once = {part for part, times in count.items() if times == 1}
     for unit in units:
@@ -190,7 +191,7 @@ def unify(one: Units, other: Units) -> None:
     if not one.leaf:
         one, other = other, one  # a leaf first, if there is one
     if one.leaf:
-        other = tie(other)  # whose members may be the leaf itself; other families are families
+        other = tie(other)  # its members may be the leaf itself; other families are families
         if one is other:
             return
         confine(other, one.within)
@@ -307,7 +308,7 @@ def regroup(units: Sequence[Units], sizes: Sequence[int], reason: str) -> list[U
 
 
 def cut(unit: Units, start: int, stop: int) -> list[Units]:
-    """Returns the ranges of units between two positions, splitting those that they cut."""
+    """Returns the ranges of units between two positions; splits ranges at the positions."""
     for position in (start, stop):
         offset = 0
         for part in ranges(unit):
