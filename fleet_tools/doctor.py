@@ -155,16 +155,15 @@ def examine() -> Iterator[Check]:
 
 def check_programs() -> Iterator[Check]:
     """Imports Drake, simulates, renders, opens the viewer, and runs a job in a worker."""
-    functions = (_real_time_factor, _rendering_time, _meshcat_port, _workers, _cache_folder)
+    functions = (_real_time_factor, _rendering_time, _meshcat_port, _workers)
     results = run_probes([DRAKE, *map(function_probe, functions)])
     yield check_drake(next(results))
     simulation = check_simulation(next(results))
     yield simulation
     yield check_rendering(next(results), simulation.status == OK)
-    port, workers, folder = results
+    port, workers = results
     yield _check("Meshcat", port, lambda: f"opens on port {port}")
     yield _check("Workers", workers, lambda: workers, "; programs work with --workers 0")
-    yield check_cache(folder)
 
 
 def _check(name: str, result: Any, detail: Callable[[], str], otherwise: str = "") -> Check:
@@ -203,19 +202,6 @@ def check_rendering(result: str | ProbeError, simulates: bool) -> Check:
         detail = "a library or its driver is absent; state observations do not need it"
         return Check(name, MISSING, False, detail, remedy)
     return Check(name, BROKEN, False, str(result), remedy)
-
-
-def check_cache(result: str | ProbeError | None) -> Check:
-    """Says where compiled code is kept, which point clouds and perceived experts use.
-
-    Args:
-        result: The folder, if there is one.
-    """
-    if result is not None:
-        return _check("Compiled code", result, lambda: f"kept in {result}")
-    detail = "cannot be stored; every run with point clouds compiles again, for 1 to 3 s"
-    remedy = "export NUMBA_CACHE_DIR=a folder of yours"
-    return Check("Compiled code", MISSING, False, detail, remedy)
 
 
 def check_python() -> Check:
@@ -327,12 +313,6 @@ def _meshcat_port() -> int:
     from fleet_tools.perception.display import open_meshcat
 
     return open_meshcat().port()
-
-
-def _cache_folder() -> str | None:
-    from fleet_tools.utils.compiled import cache_folder
-
-    return cache_folder()
 
 
 def _workers() -> str:

@@ -55,7 +55,6 @@ from fleet_tools.studio.importing import settings as argument_types
 from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
 from fleet_tools.studio.photographs.photographer import read_scene_file
-from fleet_tools.utils.compiled import SHARED_FOLDER, share_compiled
 from fleet_tools.utils.drake_release import ANY_RELEASE, require_tested_release
 from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
 from fleet_tools.utils.option_parser import key_value
@@ -374,7 +373,6 @@ VARIABLES: dict[str, Callable[[], Any]] = {
     TOKEN_VARIABLE: read_token,
     TRUSTED_MODULES: lambda: is_trusted("predicates:upright"),
     "RAY_ADDRESS": lambda: cluster.is_running(None),
-    SHARED_FOLDER: share_compiled,
     ANY_RELEASE: require_tested_release,
     MESHCAT_HOST: open_meshcat,
     CHECKPOINTS: lambda: find_file("bc_hammer"),
@@ -386,13 +384,10 @@ VARIABLES_NOT_TRIED = {VARIABLE: "a program of the user's own, which is run"}
 
 def variables(folder: Path) -> Subject:
     """Environment variables that the package reads."""
-    (folder / "private").mkdir(mode=0o700)
 
     def make(generator: np.random.Generator) -> tuple[str, str]:
         name, word = pick(generator, tuple(VARIABLES)), _word(generator).replace("\0", "")
-        odd = pick(
-            generator, ("", "127.0.0.1", "::1", "*", str(folder / "private"), "x" * 32, word)
-        )
+        odd = pick(generator, ("", "127.0.0.1", "::1", "*", str(folder), "x" * 32, word))
         return name, odd.encode(errors="surrogatepass").decode(errors="surrogateescape")
 
     def read(given: tuple[str, str]) -> Any:
@@ -404,8 +399,6 @@ def variables(folder: Path) -> Subject:
         match name:
             case cls if cls == TOKEN_VARIABLE:
                 require(found == word and len(found) >= 16, "another token")
-            case cls if cls == SHARED_FOLDER and found is not None:
-                require(found == folder / "private", "a folder that is not private")
             case cls if cls == MESHCAT_HOST:
                 require(word in ("127.0.0.1", "::1", "*"), "it listens elsewhere")
 

@@ -102,7 +102,6 @@ TRIED: dict[str, str] = {
     "fleet_tools/parallel/backend.py": "environment variables",
     "fleet_tools/parallel/cluster.py": "environment variables",
     "fleet_tools/perception/display.py": "environment variables",
-    "fleet_tools/utils/compiled.py": "environment variables",
     "fleet_tools/utils/drake_release.py": "environment variables",
     "fleet_tools/utils/libraries.py": "environment variables",
     "fleet_tools/parallel/ray_workers.py": "environment variables",
