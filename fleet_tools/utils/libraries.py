@@ -85,7 +85,6 @@ OPTIONAL = (
     Library("flwr", "flwr", "flower", "run fleets over Flower"),
     Library("PIL", "pillow", "video", "draw on images"),
     Library("av", "av", "video", "write videos"),
-    Library("zarr", "zarr", "export", "export datasets to zarr"),
     Library("stable_baselines3", "stable-baselines3", "examples", "learn by reinforcement"),
     Library(
         "open3d",
