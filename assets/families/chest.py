@@ -269,13 +269,11 @@ RULES = (
 FAMILY = Family(
     kind="object",
     keypoints={
-        "left": Meaning("the left end of the sill's edge, seen towards the lid", partner="right"),
-        "right": Meaning("the right end of the sill's edge", partner="left"),
+        "left": Meaning("the left end of the sill's edge, seen towards the lid"),
+        "right": Meaning("the right end of the sill's edge"),
         "sill": Meaning("the middle of the sill's edge", middle("left", "right")),
-        "lid_left": Meaning(
-            "the lower edge of the lid's left side, 8 mm behind its front", partner="lid_right"
-        ),
-        "lid_right": Meaning("the lower edge of its right side, likewise", partner="lid_left"),
+        "lid_left": Meaning("the lower edge of the lid's left side, 8 mm behind its front"),
+        "lid_right": Meaning("the lower edge of its right side, likewise"),
         "base": Meaning("the middle of the underside"),
     },
     catalogue=CATALOGUE,

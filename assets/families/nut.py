@@ -385,8 +385,8 @@ FAMILY = Family(
     kind="object",
     keypoints={
         "nut": Meaning("the nut's axis, at half the height of its flats"),
-        "left": Meaning("the middle of a flat", partner="right"),
-        "right": Meaning("the middle of the opposite flat", behind("left"), partner="left"),
+        "left": Meaning("the middle of a flat"),
+        "right": Meaning("the middle of the opposite flat", behind("left")),
         "top": Meaning("the highest point of the axis"),
         "base": Meaning("the middle of the underside of the base"),
     },

@@ -195,10 +195,10 @@ RULES = (
 FAMILY = Family(
     kind="object",
     keypoints={
-        "left": Meaning("the middle of the left block's upper side", partner="right"),
-        "right": Meaning("the middle of the right block's upper side", partner="left"),
-        "left_foot": Meaning("the middle of its underside", behind("left"), "right_foot"),
-        "right_foot": Meaning("the middle of its underside", behind("right"), "left_foot"),
+        "left": Meaning("the middle of the left block's upper side"),
+        "right": Meaning("the middle of the right block's upper side"),
+        "left_foot": Meaning("the middle of its underside", behind("left")),
+        "right_foot": Meaning("the middle of its underside", behind("right")),
         "left_seam": Meaning("the foot of the seam, in the middle, on the left block"),
         "right_seam": Meaning("the same point on the right block"),
         "seam_end": Meaning("the end of the seam, at its foot"),

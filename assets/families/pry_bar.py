@@ -269,8 +269,8 @@ RULES = (
 FAMILY = Family(
     kind="tool",
     keypoints={
-        "left": Meaning("one end of the tip's edge, on the underside", partner="right"),
-        "right": Meaning("the other end of the tip's edge", partner="left"),
+        "left": Meaning("one end of the tip's edge, on the underside"),
+        "right": Meaning("the other end of the tip's edge"),
         "tip": Meaning("the middle of the tip's edge", middle("left", "right")),
         "heel": Meaning("on the underside, 45 mm behind the tip, where the bar bears on an edge"),
         "back": Meaning("on the upper side of the blade, above `heel`", behind("heel")),

@@ -374,8 +374,8 @@ FAMILY = Family(
     kind="object",
     keypoints={
         "slot": Meaning("the middle of the slot's floor"),
-        "left": Meaning("one end of the slot, at its floor", partner="right"),
-        "right": Meaning("the other end of the slot, at its floor", partner="left"),
+        "left": Meaning("one end of the slot, at its floor"),
+        "right": Meaning("the other end of the slot, at its floor"),
         "top": Meaning("straight above `slot`, level with the top of the head"),
         "base": Meaning("the middle of the underside of the block"),
     },

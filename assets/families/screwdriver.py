@@ -317,8 +317,8 @@ RULES = (
 FAMILY = Family(
     kind="tool",
     keypoints={
-        "left": Meaning("one end of the bit's edge", partner="right"),
-        "right": Meaning("the other end of the bit's edge", partner="left"),
+        "left": Meaning("one end of the bit's edge"),
+        "right": Meaning("the other end of the bit's edge"),
         "bit": Meaning("the middle of the end of the bit", middle("left", "right")),
         "back": Meaning("the top of the handle, above the bit", behind("bit")),
         "flank": Meaning("within the bit, 4 mm above its end"),

@@ -505,11 +505,11 @@ RULES = (
 FAMILY = Family(
     kind="tool",
     keypoints={
-        "left": Meaning("the middle of the left pad, seen from the palm", partner="right"),
-        "right": Meaning("the pad opposite to it", across("left"), partner="left"),
+        "left": Meaning("the middle of the left pad, seen from the palm"),
+        "right": Meaning("the pad opposite to it", across("left")),
         "jaw": Meaning("the middle of the mouth, where the nut is", middle("left", "right")),
-        "upper": Meaning("on the flat of the head that faces the palm", partner="lower"),
-        "lower": Meaning("on the flat that faces the nut's base", behind("upper"), "upper"),
+        "upper": Meaning("on the flat of the head that faces the palm"),
+        "lower": Meaning("on the flat that faces the nut's base", behind("upper")),
     },
     catalogue=CATALOGUE,
     build=build,

@@ -145,7 +145,6 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/policies/policy.py": _OWN,
     "fleet_tools/studio/pictures/clips.py": _OWN,
     "fleet_tools/blender.py": _VARIABLE,
-    "fleet_tools/utils/startup.py": _VARIABLE,
     "fleet_tools/view.py": _VARIABLE,
     "fleet_tools/utils/machine.py": "files of the system",
 }
