@@ -49,12 +49,10 @@ from fleet_tools.robot.arm import Arm
 from fleet_tools.robot.arm_model import joint_limits
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.sim.own_models import load_admitted_robot
-from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.studio.checking.program import load, read_model
 from fleet_tools.studio.importing import settings as argument_types
 from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
-from fleet_tools.studio.photographs.photographer import read_scene_file
 from fleet_tools.utils.drake_release import ANY_RELEASE, require_tested_release
 from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
 from fleet_tools.utils.option_parser import key_value
@@ -170,7 +168,6 @@ def configurations(folder: Path) -> Subject:
             yaml.safe_dump(own),
         ],
         PolicyConfig: [json.dumps(PolicyConfig(clouds=PointNetConfig()).model_dump(mode="json"))],
-        Scene: [sample_scene(load_task(name), 0).to_json() for name in task_names()],
         TaskConfig: [own_task.read_text()],
         Arm: [robot.read_text()],
     }
@@ -181,17 +178,15 @@ def configurations(folder: Path) -> Subject:
 
     def make(generator: np.random.Generator) -> tuple[type[Value], bytes]:
         cls = pick(generator, tuple(makers))
-        if cls in (PolicyConfig, Scene):
+        if cls is PolicyConfig:
             return cls, changed_json(pick(generator, by_class[cls]), generator)
         return cls, makers[cls](generator)
 
     def read(given: tuple[type[Value], bytes]) -> Value:
         cls, content = given
         path.write_bytes(content)
-        if cls in (PolicyConfig, Scene):
+        if cls is PolicyConfig:
             as_json.write_bytes(content)
-            if cls is Scene:
-                return read_scene_file(as_json)
             return read_policy_config(str(as_json))
         if cls is Arm:
             robot.write_bytes(content)

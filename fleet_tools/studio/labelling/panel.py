@@ -83,7 +83,6 @@ class Panel:
         self._add_size()
         self._status = gui.add_markdown("")
         self.save = gui.add_button("Save and check", color="green")
-        self.watch = gui.add_button("Watch the expert", visible=False)
         self.report = gui.add_markdown("")
         self.details = gui.add_html("")
 

@@ -1,6 +1,5 @@
-"""Drawing of the labelling page: mesh, labels, example, and the expert's trial."""
+"""Drawing of the labelling page: mesh, labels and example."""
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,18 +9,9 @@ from fleet_tools.assets.solids import Solid, box, joined
 from fleet_tools.config.geometry import Pose
 from fleet_tools.studio.labelling.picking import size
 from fleet_tools.studio.labelling.subjects import Example
-from fleet_tools.studio.viser_links import ViserLinks
 
 if TYPE_CHECKING:
     import viser
-
-    from fleet_tools.studio.labelling.expert_trial import ExpertMotion
-
-FRAMES_PER_S = 24
-"""Rate at which links are moved."""
-
-PAUSE_S = 1.0
-"""Pause before the episode is played again."""
 
 MESH, EXAMPLE, HAND = (176, 182, 190), (214, 200, 178), (72, 110, 170)
 """Colours, red, green and blue to 255."""
@@ -89,11 +79,7 @@ class WorkView:
         self._scene, self._colours, self._on_click = scene, colours(names), on_click
         self._example = example
         self._shown: set[str] = set()
-        self._root = scene.add_frame("/work", show_axes=False)
-
-    def show(self, visible: bool) -> None:
-        """Shows or hides everything."""
-        self._root.visible = visible
+        scene.add_frame("/work", show_axes=False)
 
     def draw_surface(self, surface: Solid) -> None:
         """Draws the mesh, in M, and the example beside it."""
@@ -209,39 +195,3 @@ def view_of(
     up = np.array([0.0, 0.0, 1.0]) - towards[2] * towards
     target = (low + high) / 2 - (1 - free) * distance * slope * up / np.linalg.norm(up)
     return target + distance * towards, target
-
-
-# --- The expert's episode ---------------------------------------------------------------------
-
-
-class ExpertPlayer:
-    """An episode that is played in a loop.
-
-    Args:
-        server: The page.
-        motion: The episode.
-    """
-
-    def __init__(self, server: "viser.ViserServer", motion: "ExpertMotion") -> None:
-        self._motion = motion
-        self._ended = threading.Event()
-        self._links = ViserLinks(server, "/expert", motion.links)
-        self._links.place(motion.poses[0])
-        self._thread = threading.Thread(target=self._play, daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Stops and removes it."""
-        self._ended.set()
-        self._thread.join()
-        self._links.remove()
-
-    def _play(self) -> None:
-        poses, step = self._motion.poses, self._motion.rate_hz / FRAMES_PER_S
-        while not self._ended.is_set():
-            for at in np.arange(0.0, len(poses) - 1 + 1e-9, step):
-                k = min(int(at), len(poses) - 2)
-                self._links.place(poses[k].toward(poses[k + 1], at - k))
-                if self._ended.wait(1 / FRAMES_PER_S):
-                    return
-            self._ended.wait(PAUSE_S)
