@@ -88,8 +88,6 @@ TRIED: dict[str, str] = {
     "baselines/policies/resnet.py": "weights of others",
     "baselines/training/record.py": "states of training runs",
     # policies, pages and servers
-    "fleet_tools/studio/photographs/photographer.py": "files of experiments, protocols, scenes",
-    "fleet_tools/studio/page_gate.py": "messages of the teleop page",
     "fleet_tools/studio/photographs/render_requests.py": "forms of the Blender server",
     "fleet_tools/policies/policy_client.py": "answers of policy servers",
     "fleet_tools/policies/confined.py": "answers of confined policies",

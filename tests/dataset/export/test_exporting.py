@@ -106,7 +106,7 @@ def test_an_export_says_how_far_it_is_where_no_terminal_is(
     monkeypatch.setattr(progress, "LINE_SECONDS", 1e-3)
     arguments = ["export", str(collected("state").folder), "--to", "lerobot", "--output"]
     assert main([*arguments, str(tmp_path / "told")]) == 0
-    assert re.search(r"^episode 2/2 after 00:\d\d$", capsys.readouterr().err, re.MULTILINE)
+    assert re.search(r"episode 2/2 after 00:\d\d", capsys.readouterr().err)
     assert main([*arguments, str(tmp_path / "silent"), "--quiet"]) == 0
     assert capsys.readouterr().err == ""
 
