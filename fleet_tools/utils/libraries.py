@@ -90,7 +90,7 @@ OPTIONAL = (
         "open3d",
         "open3d-cpu",
         "open3d",
-        "import scans, and register by its ICP",
+        "import scans",
         OPEN3D_COMMAND,
     ),
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
