@@ -32,10 +32,6 @@ class BlenderOptions(cli.Options):
     """Number of images drawn at the same time."""
     samples: Count = 16
     """Light paths per pixel."""
-    roughness: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.5
-    """Roughness of surfaces: 0 mirrors, 1 is matte."""
-    seconds: Count = 600
-    """Time limit of an image, s."""
     max_megabytes: Count = 256
     """Largest size of a request."""
     verbose: bool = False
@@ -48,7 +44,7 @@ def _serve(options: BlenderOptions) -> int:
 
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
-    names = ("workers", "samples", "roughness", "seconds", "verbose")
+    names = ("workers", "samples", "verbose")
     settings = {name: getattr(options, name) for name in names}
     python = options.python or os.environ.get(VARIABLE, sys.executable)
     with (

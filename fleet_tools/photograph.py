@@ -28,7 +28,7 @@ from fleet_tools.utils.progress import progress_bar
 INDEX = "photographs.jsonl"
 
 _TIMEOUT_S = 3600.0
-"""Time limit of a photograph; the server has a shorter one of its own (--seconds)."""
+"""Time limit of a photograph; the server has a shorter one of its own."""
 
 
 class PhotographOptions(cli.Options):

@@ -54,7 +54,7 @@ from fleet_tools.studio.importing import settings as argument_types
 from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
 from fleet_tools.utils.drake_release import ANY_RELEASE, require_tested_release
-from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
+from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_object
 from fleet_tools.utils.option_parser import key_value
 from fuzz.kinds_files import with_one_file
 from fuzz.mutations import (
@@ -323,7 +323,7 @@ def words(folder: Path) -> Subject:
         "protocol": load_protocol,
         "policy": lambda word: require_url(word) if "wss" in word else find_policy(word),
         "address": require_url,
-        "function": lambda word: load_user_function(word, "predicate", ConfigError),
+        "function": lambda word: load_user_object(word, "predicate", ConfigError),
         "architecture": read_policy_config,
         "setting": lambda word: read_policy_config("mlp", [key_value(word)]),
         "model": check_model_name,

@@ -13,7 +13,7 @@ from fleet_tools.errors import FleetToolsError
 from fleet_tools.studio.checking.program import report_text
 from fleet_tools.studio.labelling.expert_trial import TrialProcess
 from fleet_tools.studio.labelling.panel import Panel, literal, literal_html, plain
-from fleet_tools.studio.labelling.picking import pick, size
+from fleet_tools.studio.labelling.picking import size
 from fleet_tools.studio.labelling.scene_view import FIELD_OF_VIEW, WorkView, view_of
 from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
 from fleet_tools.studio.labelling.subjects import find_example
@@ -76,7 +76,6 @@ class LabelPage:
         self._view = WorkView(self.server.scene, names, self._example, self._clicked)
         self._handles = self._add_handles("point_handles", rotates=False)
         self._hand_handles = self._add_handles("hand_handles", rotates=True)
-        self.server.scene.on_click()(self._clicked_anywhere)
         self._panel = Panel(self.server.gui, session, self._act)
         self._panel.save.on_click(lambda _: self._save())
         self.server.initial_camera.fov = FIELD_OF_VIEW
@@ -106,16 +105,6 @@ class LabelPage:
 
     def _clicked(self, origin: np.ndarray, direction: np.ndarray) -> None:
         self._act(lambda: self.session.click(origin, direction))
-
-    def _clicked_anywhere(self, event: "viser.SceneClickEvent") -> None:
-        """Says so where a click on the example meets no mesh behind it."""
-        surface, example = self.session.surface, self._example
-        ray = np.array(event.ray_origin, float), np.array(event.ray_direction, float)
-        if example is None or pick(surface, *ray) is not None:
-            return
-        if pick(example.beside(surface).surface, *ray) is not None:
-            text = f"It shows where the labels of a {self.session.subject.identity.family} are."
-            self._notify("This is the example", f"{text} Click on your mesh above it.")
 
     def _save(self) -> None:
         """Writes the model, and lets the expert try it."""

@@ -139,7 +139,7 @@ def test_colours_become_linear_and_stay_in_order(color):
     material = {"pbrMetallicRoughness": {"baseColorFactor": color, "roughnessFactor": 1.0}}
     given_scene = {**SCENE, "materials": [material]}
     before = json.dumps(given_scene)
-    surface = proper_gltf(given_scene, 0.5)["materials"][0]["pbrMetallicRoughness"]
+    surface = proper_gltf(given_scene)["materials"][0]["pbrMetallicRoughness"]
     *linear, alpha = surface["baseColorFactor"]
     # The inverse, as the standard (IEC 61966-2-1) states it.
     displayed = [12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055 for c in linear]
@@ -149,7 +149,7 @@ def test_colours_become_linear_and_stay_in_order(color):
 
 
 def test_the_up_axis_of_drake_is_that_of_gltf():
-    scene = proper_gltf(SCENE, 0.5)
+    scene = proper_gltf(SCENE)
     root = scene["nodes"][scene["scenes"][0]["nodes"][0]]
     x, _, _, w = root["rotation"]
     # The z axis, turned by a quaternion about x.
