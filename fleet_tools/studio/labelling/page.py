@@ -78,10 +78,10 @@ class LabelPage:
         self._hand_handles = self._add_handles("hand_handles", rotates=True)
         self._panel = Panel(self.server.gui, session, self._act)
         self._panel.save.on_click(lambda _: self._save())
-        self.server.initial_camera.fov = FIELD_OF_VIEW
         self._draw()
-        self._look_at_work()
-        self.server.on_client_connect(self._follow_shape)
+        camera = self.server.initial_camera
+        camera.fov = FIELD_OF_VIEW
+        camera.position, camera.look_at = view_of(session.surface, self._example)
 
     def close(self) -> None:
         """Ends the trial that may run, and the page."""
@@ -199,31 +199,6 @@ class LabelPage:
                 self.session.place(np.array(target.position, float))
 
         self._act(place)
-
-    def _look_at_work(self) -> None:
-        """Shows the mesh and the example to all who see the page, and to those who open it."""
-        camera = self.server.initial_camera
-        camera.position, camera.look_at = view_of(self.session.surface, self._example)
-        for client in self.server.get_clients().values():
-            self._fit(client)
-
-    def _fit(self, client: "viser.ClientHandle") -> None:
-        """Shows the work in a client's window."""
-        eye, target = view_of(self.session.surface, self._example, client.camera.aspect)
-        client.camera.position, client.camera.look_at = eye, target
-
-    def _follow_shape(self, client: "viser.ClientHandle") -> None:
-        """Shows the work to a client again whenever the shape of its window changes."""
-        fitted: list[float] = []
-
-        def fit(_: object = None) -> None:
-            aspect = client.camera.aspect
-            if fitted[-1:] != [aspect]:
-                fitted.append(aspect)
-                self._fit(client)
-
-        client.camera.on_update(fit)
-        fit()
 
     def _notify(self, title: str, text: str) -> None:
         for client in self.server.get_clients().values():

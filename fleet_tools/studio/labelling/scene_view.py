@@ -36,9 +36,6 @@ FIELD_OF_VIEW = 0.7
 SEEN_FROM = np.array([-0.25, -0.9, 0.4])
 """Direction from which the camera looks at first."""
 
-NARROW, FREE_HEIGHT = 0.75, 0.4
-"""Aspect of images below which the panel lies over them, and the share above it that is free."""
-
 Click = Callable[[np.ndarray, np.ndarray], None]
 """Receives origin and direction of a ray, (3,) each, in M."""
 
@@ -173,25 +170,17 @@ class WorkView:
         )
 
 
-def view_of(
-    surface: Solid, example: Example | None, aspect: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
+def view_of(surface: Solid, example: Example | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns eye and target of a camera, (3,) each, in M, m, that sees surface and example.
 
     Args:
         surface: The surface.
         example: The example, see `Example.beside`.
-        aspect: Width of the camera's image divided by its height. Of high ones, the panel covers
-            the lower part.
     """
     low, high = surface.bounds()
     if example is not None:
         own_low, own_high = example.beside(surface).surface.bounds()
         low, high = np.minimum(low, own_low), np.maximum(high, own_high)
-    free = FREE_HEIGHT if aspect < NARROW else 1.0
-    slope = np.tan(FIELD_OF_VIEW / 2)
-    distance = np.linalg.norm(high - low) / 2 / slope / min(1.0, aspect, free)
-    towards = SEEN_FROM / np.linalg.norm(SEEN_FROM)
-    up = np.array([0.0, 0.0, 1.0]) - towards[2] * towards
-    target = (low + high) / 2 - (1 - free) * distance * slope * up / np.linalg.norm(up)
-    return target + distance * towards, target
+    distance = np.linalg.norm(high - low) / 2 / np.tan(FIELD_OF_VIEW / 2)
+    target = (low + high) / 2
+    return target + distance * SEEN_FROM / np.linalg.norm(SEEN_FROM), target
