@@ -185,7 +185,7 @@ class RenderServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Lets errors end their thread, but for those of clients that have left."""
+        """Lets errors end their thread, unless a client has left."""
         if not isinstance(sys.exc_info()[1], OSError):
             raise
 
