@@ -1,26 +1,9 @@
-"""Shared parts of families: constraints on parameters, and the handle of a tool."""
-
-from collections.abc import Mapping
+"""Shared parts of families: the handle of a tool."""
 
 import numpy as np
 
 from fleet_tools.assets.model_description import Material, PartDescription
 from fleet_tools.assets.solids import Section, Solid, loft, rectangle, section_ring
-
-
-def check_parameters(family: str, params: object, rules: Mapping[str, bool]) -> None:
-    """Refuses parameters that break a rule.
-
-    Raises:
-        ValueError: A rule does not hold; the message describes all that do not.
-    """
-    broken = [rule for rule, holds in rules.items() if not holds]
-    if broken:
-        raise ValueError(
-            f"these parameters do not describe a {family}; required: {'; '.join(broken)}; given: "
-            f"{params}"
-        )
-
 
 GRIP = 0.015
 """Half the opening of the fingers, which the handle fills where it is held, m."""

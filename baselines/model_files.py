@@ -22,7 +22,7 @@ from fleet_merging.symmetry.table import State
 from fleet_tools.errors import ConfigError, FleetToolsError, known_errors
 from fleet_tools.storage import strict_json
 from fleet_tools.storage.tensor_files import write_tensors
-from fleet_tools.utils.imports import load_user_function
+from fleet_tools.utils.imports import load_user_object
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
@@ -232,7 +232,7 @@ def call(name: str, what: str, *arguments: Any) -> Any:
     Raises:
         MergeError, UnknownNameError: See `load_model`.
     """
-    function = load_user_function(name, what, MergeError)
+    function = load_user_object(name, what, MergeError)
     try:
         return function(*arguments)
     except known_errors():

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.envs.wrappers import ThroughWrappers
+from fleet_tools.envs.wrappers import require_own_actions
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import Policy, begin
 from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
@@ -39,7 +39,8 @@ class NoisyExpert:
 
     def __init__(self, env: gymnasium.Env) -> None:
         self._env = unwrap(env)
-        self._expert, self._through_wrappers = ExpertPolicy(self._env), ThroughWrappers(env)
+        require_own_actions(env)
+        self._expert = ExpertPolicy(self._env)
         self._generator, self._deviation = np.random.default_rng(0), 0.0
         self._step = 0
         self._noise_steps: list[int] = []
@@ -69,7 +70,7 @@ class NoisyExpert:
             noise = self._generator.normal(0.0, self._deviation, action.shape)
             action = np.clip(action + noise, -1.0, 1.0).astype(np.float32)
         self._step += 1
-        return self._through_wrappers(action)
+        return action
 
 
 LEARNER_TURN, EXPERT_TURN = 8.0, 4.0
@@ -98,7 +99,7 @@ class DAggerPolicy:
     def __init__(self, env: gymnasium.Env, learner: Policy) -> None:
         self._env = unwrap(env)
         self._expert, self._learner = ExpertPolicy(self._env), learner
-        self._through_wrappers = ThroughWrappers(env)
+        require_own_actions(env)
         self._generator, self._learner_acts = np.random.default_rng(0), True
         self._step = 0
         self._labels: list[tuple[int, list[float]]] = []
@@ -132,7 +133,7 @@ class DAggerPolicy:
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the action of the one whose turn it is, for `env.step`."""
         expert, learner = self._expert.act(observation), self._learner.act(observation)
-        acting = learner if self._learner_acts else self._through_wrappers(expert)
+        acting = learner if self._learner_acts else expert
         if self._learner_acts:
             self._expert.yield_step()
             self._labels.append((self._step, expert.tolist()))

@@ -11,7 +11,7 @@ from pydrake.math import RigidTransform
 
 from fleet_tools.config.expert import Expert, Keyframe, OverPlace
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.envs.wrappers import ThroughWrappers
+from fleet_tools.envs.wrappers import require_own_actions
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.assessment import (
     Assessment,
@@ -163,7 +163,7 @@ class ExpertPolicy:
         if expert is not None:
             self._task = self._task.model_copy(update={"expert": expert})
         self._action_scale = inner.action_scale
-        self._through_wrappers = ThroughWrappers(env)
+        require_own_actions(env)
         self._source: StateSource = PrivilegedState(inner) if source is None else source
         self._actuation: ActuationMethod = actuation
         self._feedback = feedback
@@ -267,7 +267,7 @@ class ExpertPolicy:
                 self._gave_up = True  # on feedback; it continues as before
         execution.advance()
         action = execution.move(partial(self._moves, state.X_WE))
-        return self._through_wrappers(np.clip(action, -1.0, 1.0).astype(np.float32))
+        return np.clip(action, -1.0, 1.0).astype(np.float32)
 
     def _moves(self, X_WE: RigidTransform, targets: Sequence[RigidTransform]) -> np.ndarray:
         """Returns the actions from a pose to targets, (targets, 6), not clipped."""

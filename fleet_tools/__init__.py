@@ -6,12 +6,7 @@ heavy: the names in `__all__` are imported when they are used.
 
 import lazy_loader
 
-from fleet_tools.utils.startup import end_on_interrupt, start_in_utf8
-
-start_in_utf8()
-end_on_interrupt()  # the imports below take a moment
-
-from fleet_tools.registration import register_environments  # noqa: E402
+from fleet_tools.registration import register_environments
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

@@ -21,24 +21,17 @@ class BlenderOptions(cli.Options):
 
     Exit codes:
     0: it was ended by Ctrl-C or SIGTERM.
-    1: it listens no more.
     2: Blender does not start, or it cannot listen.
     """
 
     python: str | None = None
     """Python that has bpy (default: $FLEET_TOOLS_BPY_PYTHON, or else the present Python)."""
-    host: str = "127.0.0.1"
-    """Address; 127.0.0.1 serves this machine only."""
     port: Annotated[int, pydantic.Field(ge=0, lt=2**16)] = 8000
-    """Port; 0 takes a free one."""
+    """Port of this machine; 0 takes a free one."""
     workers: Count = 1
     """Number of images drawn at the same time."""
     samples: Count = 16
     """Light paths per pixel."""
-    roughness: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.5
-    """Roughness of surfaces: 0 mirrors, 1 is matte."""
-    seconds: Count = 600
-    """Time limit of an image, s."""
     max_megabytes: Count = 256
     """Largest size of a request."""
     verbose: bool = False
@@ -51,21 +44,21 @@ def _serve(options: BlenderOptions) -> int:
 
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
-    names = ("workers", "samples", "roughness", "seconds", "verbose")
+    names = ("workers", "samples", "verbose")
     settings = {name: getattr(options, name) for name in names}
     python = options.python or os.environ.get(VARIABLE, sys.executable)
     with (
         contextlib.suppress(KeyboardInterrupt),
         contextlib.closing(BlenderPool(python, **settings)) as pool,
     ):
-        address, max_bytes = (options.host, options.port), options.max_megabytes * 10**6
+        max_bytes = options.max_megabytes * 10**6
         try:
-            server = RenderServer(*address, pool.draw, pool.health, max_bytes)
+            server = RenderServer(options.port, pool.draw, pool.health, max_bytes)
         except OSError as error:
-            raise ConfigError(f"Cannot listen at {address[0]}:{address[1]}: {error}") from error
+            raise ConfigError(f"Cannot listen at port {options.port}: {error}") from error
         with server:
-            host, port = server.address
-            print(f"Ready at http://{host}:{port}: {json.dumps(pool.health)}", flush=True)
+            url = f"http://127.0.0.1:{server.server_port}"
+            print(f"Ready at {url}: {json.dumps(pool.health)}", flush=True)
             server.serve_forever()
     return cli.OK
 

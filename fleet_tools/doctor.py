@@ -7,6 +7,7 @@ crash or hang, such as the import of a library, is tried in another process.
 import importlib
 import importlib.metadata
 import importlib.util
+import math
 import os
 import platform
 import sys
@@ -69,71 +70,23 @@ class CrashError(ProbeError):
     """The other process was ended by a signal."""
 
 
-class AbsentError(ProbeError):
-    """A library is not installed."""
+def probe(name: str, *arguments: str) -> Any:
+    """Calls a function of this module in a process of its own.
 
-
-Probe = tuple[str, str, tuple[str, ...]]
-"""Module and name of a function and its arguments, for another process."""
-
-
-def function_probe(function: Callable[..., Any]) -> Probe:
-    """Returns the probe that calls a function of a module."""
-    module = function.__module__
-    if module == "__main__" and (spec := sys.modules[module].__spec__) is not None:
-        module = spec.name  # the program, started by `python -m`
-    return module, function.__name__, ()
-
-
-def import_probe(module: str, distribution: str) -> Probe:
-    """Returns the probe that imports a module, and returns the version of its distribution."""
-    return *function_probe(version_of)[:2], (module, distribution)
-
-
-def version_of(module: str, distribution: str) -> str | None:
-    """Imports a module, and returns the version of its distribution; None if there is neither."""
-    if importlib.util.find_spec(module.partition(".")[0]) is None:
-        return None
-    importlib.import_module(module)
-    return importlib.metadata.version(distribution)
-
-
-def run_probes(probes: Sequence[Probe]) -> Iterator[Any]:
-    """Runs probes in another process, and after a crash in a next one.
-
-    They share a process because most of a probe's time is the import of what others import, too.
-    One that fails is run again in a process of its own, so that none fails because of another.
-
-    Args:
-        probes: The probes.
-
-    Yields:
-        What each returns; or a CrashError if a signal ended it, an AbsentError if its library is
-        not installed, or a ProbeError if it raised an error or did not end in time.
+    Returns:
+        Its result; or a CrashError if a signal ended it, or a ProbeError if it raised an error or
+        did not end in time.
     """
     apart = Apart()
     try:
-        for probe in probes:
-            alone = not apart.calls
-            result = _result(apart, probe)
-            if isinstance(result, ProbeError) and not (alone or isinstance(result, AbsentError)):
-                apart.end()
-                result = _result(apart, probe)
-            yield result
-    finally:
-        apart.end()
-
-
-def _result(apart: Apart, probe: Probe) -> Any:
-    try:
-        found = apart.call(_TIMEOUT_S, call_by_name, *probe)
+        return apart.call(_TIMEOUT_S, call_by_name, "fleet_tools.doctor", name, arguments)
     except ApartError as error:
         kind = CrashError if (error.ending or "").startswith("SIG") else ProbeError
         return kind(str(error))
     except FleetToolsError as error:
         return ProbeError(f"{type(error).__name__}: {error}")
-    absent = found is None and probe[1] == version_of.__name__
-    return AbsentError("is not installed") if absent else found
+    finally:
+        apart.end()
 
 
 # --- Checks ---------------------------------------------------------------------------------
@@ -141,36 +94,28 @@ def _result(apart: Apart, probe: Probe) -> Any:
 
 def examine() -> Iterator[Check]:
     """Yields the results of all checks, as they are made."""
-    with ThreadPoolExecutor(1) as thread:
-        # The speed of the simulation is measured on a core of its own, or before all else.
-        early = available_cores() >= 2
-        extras = thread.submit(list, check_extras(OPTIONAL)) if early else None
-        yield check_python()
-        yield from check_programs()
-        yield check_cores()
-        yield check_memory()
-        yield check_disk()
-        yield from check_extras(OPTIONAL) if extras is None else extras.result()
+    yield check_python()
+    yield from check_programs()
+    yield check_cores()
+    yield check_memory()
+    yield check_disk()
+    yield from check_extras(OPTIONAL)
 
 
 def check_programs() -> Iterator[Check]:
     """Imports Drake, simulates, renders, opens the viewer, and runs a job in a worker."""
-    functions = (_real_time_factor, _rendering_time, _meshcat_port, _workers, _cache_folder)
-    results = run_probes([DRAKE, *map(function_probe, functions)])
-    yield check_drake(next(results))
-    simulation = check_simulation(next(results))
+    yield check_drake(probe("version_of", "pydrake.common", "drake"))
+    simulation = check_simulation(probe("real_time_factor"))
     yield simulation
-    yield check_rendering(next(results), simulation.status == OK)
-    port, workers, folder = results
-    yield _check("Meshcat", port, lambda: f"opens on port {port}")
-    yield _check("Workers", workers, lambda: workers, "; programs work with --workers 0")
-    yield check_cache(folder)
+    yield check_rendering(probe("rendering_time"), simulation.status == OK)
+    yield _check("Meshcat", probe("meshcat_port"), lambda port: f"opens on port {port}")
+    yield _check("Workers", probe("start_worker"), str, "; programs work with --workers 0")
 
 
-def _check(name: str, result: Any, detail: Callable[[], str], otherwise: str = "") -> Check:
+def _check(name: str, result: Any, detail: Callable[[Any], str], otherwise: str = "") -> Check:
     if isinstance(result, ProbeError):
         return Check(name, BROKEN, False, f"{result}{otherwise}")
-    return Check(name, OK, False, detail())
+    return Check(name, OK, False, detail(result))
 
 
 def check_simulation(result: float | ProbeError) -> Check:
@@ -205,36 +150,20 @@ def check_rendering(result: str | ProbeError, simulates: bool) -> Check:
     return Check(name, BROKEN, False, str(result), remedy)
 
 
-def check_cache(result: str | ProbeError | None) -> Check:
-    """Says where compiled code is kept, which point clouds and perceived experts use.
-
-    Args:
-        result: The folder, if there is one.
-    """
-    if result is not None:
-        return _check("Compiled code", result, lambda: f"kept in {result}")
-    detail = "cannot be stored; every run with point clouds compiles again, for 1 to 3 s"
-    remedy = "export NUMBA_CACHE_DIR=a folder of yours"
-    return Check("Compiled code", MISSING, False, detail, remedy)
-
-
 def check_python() -> Check:
     """Reports the version of Python."""
     return Check("Python", OK, True, f"{platform.python_version()}, {sys.executable}")
 
 
-DRAKE = import_probe("pydrake.common", "drake")
-
-
-def check_drake(imported: str | ProbeError) -> Check:
+def check_drake(imported: str | ProbeError | None) -> Check:
     """Says whether Drake can be imported, and whether its release is tested.
 
     Args:
-        imported: Result of the probe `DRAKE`.
+        imported: See `version_of`.
     """
     release = installed_release()
     remedy = None if is_tested(release) else INSTALL_COMMAND
-    if isinstance(imported, AbsentError):
+    if imported is None:
         return Check("Drake", MISSING, True, "the simulator", install_command())
     if isinstance(imported, ProbeError):
         crashed = isinstance(imported, CrashError)
@@ -252,17 +181,19 @@ def check_extras(libraries: Sequence[Library]) -> Iterator[Check]:
     extras: dict[str, list[Library]] = {}
     for library in libraries:
         extras.setdefault(library.extra, []).append(library)
-    results = run_probes(
-        [import_probe(each.module, each.distribution) for of in extras.values() for each in of]
-    )
+    with ThreadPoolExecutor(math.ceil(available_cores())) as threads:
+        results = threads.map(
+            lambda each: probe("version_of", each.module, each.distribution),
+            [each for of in extras.values() for each in of],
+        )
     for extra, of in extras.items():
         status, details, remedies = OK, [], []
         for library, result in zip(of, results, strict=False):
             name, purpose = library.distribution, f"to {library.purpose}"
-            if not isinstance(result, ProbeError):
+            absent = result is None
+            if not (absent or isinstance(result, ProbeError)):
                 details.append(f"{name} {result}")
                 continue
-            absent = isinstance(result, AbsentError)
             status = MISSING if absent and status == OK else status if absent else BROKEN
             details.append(f"{name} {'is missing' if absent else result}, {purpose}{library.note}")
             remedies.append(library.remedy(str(result)))
@@ -292,7 +223,16 @@ def check_disk() -> Check:
 # --- Called in another process --------------------------------------------------------------
 
 
-def _real_time_factor() -> float:
+def version_of(module: str, distribution: str) -> str | None:
+    """Imports a module, and returns the version of its distribution; None if there is neither."""
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        return None
+    importlib.import_module(module)
+    return importlib.metadata.version(distribution)
+
+
+def real_time_factor() -> float:
+    """Returns how fast the first steps of an episode with its expert are."""
     import gymnasium
 
     from fleet_tools.experts.policy import ExpertPolicy
@@ -307,7 +247,8 @@ def _real_time_factor() -> float:
     return _STEPS / env.metadata["render_fps"] / (time.perf_counter() - started)
 
 
-def _rendering_time() -> str:
+def rendering_time() -> str:
+    """Returns the driver of OpenGL, and the time per image, in words."""
     import gymnasium
 
     from fleet_tools.perception.display import HEIGHT, WIDTH
@@ -323,19 +264,15 @@ def _rendering_time() -> str:
     return f"{renderer()}; {milliseconds:.0f} ms for {WIDTH} x {HEIGHT}"
 
 
-def _meshcat_port() -> int:
+def meshcat_port() -> int:
+    """Opens the viewer, and returns its port."""
     from fleet_tools.perception.display import open_meshcat
 
     return open_meshcat().port()
 
 
-def _cache_folder() -> str | None:
-    from fleet_tools.utils.compiled import cache_folder
-
-    return cache_folder()
-
-
-def _workers() -> str:
+def start_worker() -> str:
+    """Runs a job in a worker, and returns the number of workers by default, in words."""
     from fleet_tools.parallel import cluster, workers
 
     jobs = iter([-1])

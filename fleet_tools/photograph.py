@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import Positional, UseAppendAction
 
@@ -25,18 +25,14 @@ from fleet_tools.utils.disk_errors import disk_errors
 from fleet_tools.utils.option_parser import Size
 from fleet_tools.utils.progress import progress_bar
 
-# Datasets and Drake are imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.studio.photographs.photographer import PhotoSource
-
 INDEX = "photographs.jsonl"
 
 _TIMEOUT_S = 3600.0
-"""Time limit of a photograph; the server has a shorter one of its own (--seconds)."""
+"""Time limit of a photograph; the server has a shorter one of its own."""
 
 
 class PhotographOptions(cli.Options):
-    """Photographs the episodes of a dataset, or a scene, with Blender.
+    """Photographs the episodes of a dataset with Blender.
 
     Exit codes:
     0: all photographs are taken.
@@ -45,10 +41,8 @@ class PhotographOptions(cli.Options):
     130: Ctrl-C.
     """
 
-    source: Annotated[Path, Positional]
-    """Folder of a dataset, or JSON file of a scene."""
-    task: str | None = None
-    """Task file of your own, if the source is a scene of it."""
+    dataset: Annotated[Path, Positional]
+    """Folder of the dataset."""
     output: Path
     """New or empty folder for the photographs."""
     server: str = "http://127.0.0.1:8000"
@@ -68,6 +62,7 @@ def _photograph(options: PhotographOptions) -> int:
     from fleet_tools.perception.display import THIRD, check_camera
     from fleet_tools.studio.photographs.photographer import (
         PhotoJob,
+        dataset_states,
         make_photographs,
         require_server,
     )
@@ -78,7 +73,7 @@ def _photograph(options: PhotographOptions) -> int:
         raise ConfigError(
             f"{options.output} is not empty. Give an empty or new folder for the photographs."
         )
-    source = _states(options)
+    source = dataset_states(options.dataset, options.episodes, options.every)
     cameras = options.camera or (THIRD,)
     for camera in cameras:
         check_camera(source.task, camera)
@@ -137,14 +132,6 @@ def _photograph(options: PhotographOptions) -> int:
         ),
     )
     return cli.OK
-
-
-def _states(options: PhotographOptions) -> "PhotoSource":
-    from fleet_tools.studio.photographs.photographer import dataset_states, scene_state
-
-    if options.source.is_dir():
-        return dataset_states(options.source, options.episodes, options.every)
-    return scene_state(options.source, options.task)
 
 
 PROGRAM = cli.Program("photograph", cli.Command(PhotographOptions, _photograph))

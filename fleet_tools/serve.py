@@ -29,7 +29,6 @@ class ServeOptions(cli.Options):
 
     Exit codes:
     0: it was ended by Ctrl-C or SIGTERM.
-    1: its socket no longer listens, for a reason that it prints.
     2: it cannot begin.
     """
 

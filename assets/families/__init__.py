@@ -52,12 +52,10 @@ class Meaning:
     Attributes:
         text: A line for the person who labels.
         derived: How it follows from others; None if it has to be shown.
-        partner: The keypoint of which it is the mirror image in symmetric models.
     """
 
     text: str
     derived: KeypointDerivation | None = None
-    partner: str | None = None
 
 
 def behind(keypoint: str) -> KeypointDerivation:

@@ -27,7 +27,6 @@ from fleet_tools.assets.model_description import (
     jointed_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.rules import Rule, Values, gap
 from fleet_tools.assets.solids import box, joined, rectangle, section_loft
 
@@ -94,18 +93,6 @@ class ChestParams:
     resistance: float = 7.5
     material: Material = PINE
     lid_material: Material = PINE
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        rules = {
-            "0.075 <= reach <= 0.095": 0.075 <= self.reach <= 0.095,
-            "0.045 <= width <= 0.08": 0.045 <= self.width <= 0.08,
-            "room for the hand above the table": 0.06 <= self.height <= 0.09,
-            "0.008 <= lid <= 0.025": 0.008 <= self.lid <= 0.025,
-            "0 < bevel < lid, 0.008": 0 < self.bevel < min(self.lid, 0.008),
-            "0 <= straps <= 3": 0 <= self.straps <= 3,
-        }
-        check_parameters("chest", self, rules)
 
     @property
     def hinge(self) -> float:
@@ -269,13 +256,11 @@ RULES = (
 FAMILY = Family(
     kind="object",
     keypoints={
-        "left": Meaning("the left end of the sill's edge, seen towards the lid", partner="right"),
-        "right": Meaning("the right end of the sill's edge", partner="left"),
+        "left": Meaning("the left end of the sill's edge, seen towards the lid"),
+        "right": Meaning("the right end of the sill's edge"),
         "sill": Meaning("the middle of the sill's edge", middle("left", "right")),
-        "lid_left": Meaning(
-            "the lower edge of the lid's left side, 8 mm behind its front", partner="lid_right"
-        ),
-        "lid_right": Meaning("the lower edge of its right side, likewise", partner="lid_left"),
+        "lid_left": Meaning("the lower edge of the lid's left side, 8 mm behind its front"),
+        "lid_right": Meaning("the lower edge of its right side, likewise"),
         "base": Meaning("the middle of the underside"),
     },
     catalogue=CATALOGUE,

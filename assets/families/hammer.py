@@ -33,7 +33,6 @@ from fleet_tools.assets.parametric import (
     GRIP,
     GRIP_END,
     along_x,
-    check_parameters,
 )
 from fleet_tools.assets.rules import Rule, Values, protrusion, ring
 from fleet_tools.assets.solids import (
@@ -50,7 +49,6 @@ from fleet_tools.assets.solids import (
     section_loft,
     section_ring,
 )
-from fleet_tools.errors import UnknownNameError
 
 PeenName = Literal["ball", "cross", "claw", "face"]
 PEENS: tuple[PeenName, ...] = typing.get_args(PeenName)
@@ -112,27 +110,6 @@ class HammerParams:
     handle: Material = ASH
     body: Material = FORGED_STEEL
     striker: Material = STEEL
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        if self.peen not in PEENS:
-            raise UnknownNameError("peen", self.peen, PEENS)
-        behind = self.peen_z - self.cheek_z  # room for the peen
-        rules = {
-            "butt_x <= -GRIP_END - SWELL": self.butt_x <= -GRIP_END - SWELL,
-            "neck_y < cheek_y": self.neck_y < self.cheek_y,
-            "neck_z <= cheek_z": self.neck_z <= self.cheek_z,
-            "BEVEL < face_length": self.face_length > BEVEL,
-            "cheek_z < face_z - face_length": self.cheek_z < self.face_z - self.face_length,
-            "a ball wider than the waist": self.peen != "ball" or self.waist < self.peen_size,
-            "peen_z behind the cheek": {
-                "ball": behind > 2 * self.peen_size,
-                "claw": behind > self.cheek_x,
-                "cross": behind > 0,
-                "face": True,
-            }[self.peen],
-        }
-        check_parameters("hammer", self, rules)
 
     def square(self, half: float) -> Section:
         """Returns a section of the head in the shape of its face, with a given half width."""

@@ -29,7 +29,6 @@ from fleet_tools.assets.parametric import (
     GRIP,
     GRIP_END,
     along_x,
-    check_parameters,
 )
 from fleet_tools.assets.rules import (
     Rule,
@@ -93,18 +92,6 @@ class KnifeParams:
     edge: float = 0.0003
     handle: Material = EBONY
     blade: Material = STEEL
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        rules = {
-            "butt_x < -GRIP_END": self.butt_x < -GRIP_END,
-            "heel_x - BOLSTER > GRIP_END": self.heel_x - BOLSTER > GRIP_END,
-            "neck_y <= GRIP": self.neck_y <= GRIP,
-            "the middle of the edge below the spine": self.heel_x < self.middle_x < self.nose_x,
-            "edge < spine <= neck_y": self.edge < self.spine <= self.neck_y,
-            "-neck_z <= spine_z < depth - 0.03": -self.neck_z <= self.spine_z < self.depth - 0.03,
-        }
-        check_parameters("knife", self, rules)
 
     @property
     def middle_x(self) -> float:

@@ -27,7 +27,6 @@ from fleet_tools.assets.model_description import (
     jointed_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.rules import Rule, Values, protrusion
 from fleet_tools.assets.solids import (
     OCTAGONAL,
@@ -84,17 +83,6 @@ class NailParams:
     head_corners: int = ROUND
     shaft_corners: int = ROUND
     material: Material = HARD_STEEL
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        rules = {
-            f"crown one of {', '.join(_CROWNS)}": self.crown in _CROWNS,
-            "head above block at full travel": self.gap >= CLEARANCE - 1e-12,
-            "point above table": self.embedded + self.travel <= self.block_height - CLEARANCE,
-            "point <= embedded": self.point <= self.embedded,
-            "shaft < head < block": self.shaft < self.head < self.block,
-        }
-        check_parameters("nail", self, rules)
 
     @property
     def gap(self) -> float:

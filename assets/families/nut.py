@@ -27,7 +27,6 @@ from fleet_tools.assets.model_description import (
     jointed_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry, chords
-from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.rules import Rule, Values, right_angles
 from fleet_tools.assets.solids import (
     OCTAGONAL,
@@ -109,20 +108,6 @@ class NutParams:
     resistance: float = 2.0
     material: Material = HARD_STEEL
     base_material: Material = PINE
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        rules = {
-            f"crown one of {', '.join(CROWNS)}": self.crown in CROWNS,
-            "6 or 4 sides": self.sides in (6, 4),
-            "flats within DEVIATION of FLATS": abs(self.flats - FLATS) <= DEVIATION + 1e-12,
-            "room for a jaw on the flats": self.height - self.chamfer >= 0.019,
-            "crown within the top": math.sqrt(2) * self.crown_radius < self.top,
-            "flange 0, or wider than the corners": self.flange == 0 or self.flange > self.reach,
-            "flange with a height": (self.flange > 0) == (self.flange_height > 0),
-            "nut on its base": max(self.flange, self.reach) + 0.004 < self.base,
-        }
-        check_parameters("nut", self, rules)
 
     @property
     def half(self) -> float:
@@ -385,8 +370,8 @@ FAMILY = Family(
     kind="object",
     keypoints={
         "nut": Meaning("the nut's axis, at half the height of its flats"),
-        "left": Meaning("the middle of a flat", partner="right"),
-        "right": Meaning("the middle of the opposite flat", behind("left"), partner="left"),
+        "left": Meaning("the middle of a flat"),
+        "right": Meaning("the middle of the opposite flat", behind("left")),
         "top": Meaning("the highest point of the axis"),
         "base": Meaning("the middle of the underside of the base"),
     },

@@ -20,7 +20,6 @@ from fleet_tools.assets.model_description import (
     PartDescription,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.rules import Rule, Values, on_surface
 from fleet_tools.assets.solids import Section, Station, section_loft
 
@@ -66,20 +65,6 @@ class PairParams:
     chamfer: float = 0.002
     bevel: float = 0.001
     material: Material = WOOD
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        narrow, lean = min(self.left, self.right), math.tan(math.radians(self.draft_deg))
-        rules = {
-            "no block higher than it is wide": self.height <= narrow,
-            "0 < draft_deg <= 5": 0 < self.draft_deg <= 5,
-            "0 < bevel < height / 3": 0 < self.bevel < self.height / 3,
-            "chamfer >= 0.001": self.chamfer >= 0.001,
-            "some of each side left at the top": (
-                2 * (self.chamfer + self.bevel + lean * self.height) < min(narrow, self.length)
-            ),
-        }
-        check_parameters("pair", self, rules)
 
 
 def build(params: PairParams, name: str) -> ModelDescription:
@@ -195,10 +180,10 @@ RULES = (
 FAMILY = Family(
     kind="object",
     keypoints={
-        "left": Meaning("the middle of the left block's upper side", partner="right"),
-        "right": Meaning("the middle of the right block's upper side", partner="left"),
-        "left_foot": Meaning("the middle of its underside", behind("left"), "right_foot"),
-        "right_foot": Meaning("the middle of its underside", behind("right"), "left_foot"),
+        "left": Meaning("the middle of the left block's upper side"),
+        "right": Meaning("the middle of the right block's upper side"),
+        "left_foot": Meaning("the middle of its underside", behind("left")),
+        "right_foot": Meaning("the middle of its underside", behind("right")),
         "left_seam": Meaning("the foot of the seam, in the middle, on the left block"),
         "right_seam": Meaning("the same point on the right block"),
         "seam_end": Meaning("the end of the seam, at its foot"),

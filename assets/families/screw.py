@@ -30,7 +30,6 @@ from fleet_tools.assets.model_description import (
     jointed_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.rules import Rule, Values, gap, perpendicular, right_angles
 from fleet_tools.assets.solids import (
     OCTAGONAL,
@@ -105,21 +104,6 @@ class ScrewParams:
     resistance: float = 0.8
     material: Material = HARD_STEEL
     base_material: Material = PINE
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        rules = {
-            "head wide enough for the slot": 0.0175 <= self.head <= 0.026,
-            "closed only where the head is beyond the slot's end": not self.closed
-            or self.head >= ROOM + 0.004,
-            "0.002 <= under <= 0.008": 0.002 <= self.under <= 0.008,
-            "0 < bevel <= 0.003": 0 < self.bevel <= 0.003,
-            "thread within the head": 0 < self.thread < 0.7 * self.head,
-            "0 < lead, and half of it within the gap": 0 < self.lead < 1.6 * GAP,
-            "rim within the block": self.head + FIT + 0.008 <= self.base,
-            "thread above the table": self.seat >= 0.02,
-        }
-        check_parameters("screw", self, rules)
 
     @property
     def seat(self) -> float:
@@ -374,8 +358,8 @@ FAMILY = Family(
     kind="object",
     keypoints={
         "slot": Meaning("the middle of the slot's floor"),
-        "left": Meaning("one end of the slot, at its floor", partner="right"),
-        "right": Meaning("the other end of the slot, at its floor", partner="left"),
+        "left": Meaning("one end of the slot, at its floor"),
+        "right": Meaning("the other end of the slot, at its floor"),
         "top": Meaning("straight above `slot`, level with the top of the head"),
         "base": Meaning("the middle of the underside of the block"),
     },

@@ -30,9 +30,6 @@ from fleet_tools.assets.model_description import (
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import (
-    GRIP,
-    GRIP_END,
-    check_parameters,
     grip_part,
 )
 from fleet_tools.assets.rules import Rule, Values, perpendicular, right_angles, thickness
@@ -65,9 +62,6 @@ FLANK = 0.004
 
 NECK = 0.010
 """Height of the transition from a bit to the shank, m."""
-
-FINGERS = 0.030
-"""z of T down to which the fingers reach, m, with some room."""
 
 
 @dataclass(frozen=True)
@@ -104,27 +98,6 @@ class ScrewdriverParams:
     sleeve: float = 0.0
     grip: Material = HARD_STEEL
     body: Material = HARD_STEEL
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        rules = {
-            "handle beyond the grip": self.butt_x <= -GRIP_END and self.nose_x >= GRIP_END,
-            "shank within the handle": self.butt_x + self.radius < self.shank_x
-            and self.shank_x + self.radius < self.nose_x,
-            "fingers clear of the block": self.length >= FINGERS + BLADE + NECK + 0.02,
-            "length <= 0.15": self.length <= 0.15,
-            "0.009 <= width, and within a closed slot": 0.009 <= self.width <= ROOM - 0.001,
-            "0.004 <= radius, and within the bit": 0.004 <= self.radius <= BACK + 0.001,
-            "0 < roundness <= 1": 0 < self.roundness <= 1,
-            "grip_z <= 0.018": self.grip_z <= 0.018,
-            "collar 0, or wider than the shank and within the fingers": self.collar == 0
-            or self.radius + self.sleeve < self.collar < GRIP,
-            "collar with a lower end": (self.collar > 0) == (self.collar_z > 0),
-            "collar above the neck": self.grip_z < self.collar_z < self.length - BLADE - NECK
-            or not self.collar,
-            "0 <= sleeve <= 0.004": 0 <= self.sleeve <= 0.004,
-        }
-        check_parameters("screwdriver", self, rules)
 
     @property
     def p_TB(self) -> np.ndarray:
@@ -317,8 +290,8 @@ RULES = (
 FAMILY = Family(
     kind="tool",
     keypoints={
-        "left": Meaning("one end of the bit's edge", partner="right"),
-        "right": Meaning("the other end of the bit's edge", partner="left"),
+        "left": Meaning("one end of the bit's edge"),
+        "right": Meaning("the other end of the bit's edge"),
         "bit": Meaning("the middle of the end of the bit", middle("left", "right")),
         "back": Meaning("the top of the handle, above the bit", behind("bit")),
         "flank": Meaning("within the bit, 4 mm above its end"),

@@ -19,7 +19,6 @@ from fleet_tools.assets.model_description import (
     rigid_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.rules import Rule, Values, angle, on_surface
 from fleet_tools.assets.solids import OCTAGONAL, ROUND, SQUARE, Section, Station, section_loft
 
@@ -63,15 +62,6 @@ class SlabParams:
     roundness: float = 1.0
     dome: float = 0.2
     material: Material = BEEF
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        rules = {
-            "0 <= roundness <= 1": 0 <= self.roundness <= 1,
-            "0 <= dome <= 0.5": 0 <= self.dome <= 0.5,
-            "height < half_x, half_y": self.height < min(self.half_x, self.half_y),
-        }
-        check_parameters("slab", self, rules)
 
     def section(self, inset: float = 0.0) -> Section:
         """Returns the slab's section, narrower on all sides by `inset`, m."""

@@ -25,7 +25,7 @@ from fleet_tools.assets.model_description import (
     rigid_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import GRIP, GRIP_END, along_x, check_parameters
+from fleet_tools.assets.parametric import GRIP, GRIP_END, along_x
 from fleet_tools.assets.rules import Rule, Values, perpendicular, thickness
 from fleet_tools.assets.solids import SQUARE, Section, Solid, joined, loft, section_ring
 
@@ -81,20 +81,6 @@ class SpatulaParams:
     slots: int = 0
     handle: Material = HICKORY
     blade: Material = SPRING_STEEL
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        rules = {
-            "butt_x < -GRIP_END": self.butt_x < -GRIP_END,
-            "GRIP_END < handle_x < heel_x": GRIP_END < self.handle_x < self.heel_x,
-            "handle_z <= GRIP": self.handle_z <= GRIP,
-            "neck < heel": self.neck < self.heel,
-            "thickness > EDGE": self.thickness > EDGE,
-            "corner < edge, length / 3": self.corner < min(self.edge, self.length / 3),
-            "slots even": self.slots % 2 == 0,
-            "grip clear of the table": self.clearance >= CLEARANCE,
-        }
-        check_parameters("spatula", self, rules)
 
     @property
     def clearance(self) -> float:

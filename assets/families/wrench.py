@@ -30,10 +30,8 @@ from fleet_tools.assets.model_description import (
 from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import (
     GRIP,
-    GRIP_END,
     Z_TO_X,
     along_x,
-    check_parameters,
 )
 from fleet_tools.assets.rules import Rule, Values, gap, perpendicular, right_angles
 from fleet_tools.assets.solids import (
@@ -61,9 +59,6 @@ LIP = (0.0255, 0.012)
 
 LIP_ROOT = 0.0215
 """x of J where lips begin, beyond the corners of a square, m."""
-
-NUT_ROOM = 0.075
-"""Distance from the jaw within which the wrench is above the base of the nut, m."""
 
 AT_TIP, AT_ROOT, AT_BACK = 0.0, 0.6, 1.0
 """Outline parameter t of half a head at the tip, the throat's corner, and the shank."""
@@ -123,26 +118,6 @@ class WrenchParams:
     tail: TailName = "plain"
     grip: Material = HARD_STEEL
     body: Material = HARD_STEEL
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        tip = self.outer_edge(np.array([AT_TIP]))[0]
-        root = self.outer_edge(np.array([AT_ROOT]))[0]
-        rules = {
-            f"tail one of {', '.join(TAILS)}": self.tail in TAILS,
-            "butt_x behind the grip": self.butt_x <= -GRIP_END - 0.02,
-            "shank_x between grip and head": GRIP_END < self.shank_x < self.jaw_x - NUT_ROOM,
-            "fingers clear of the base": self.jaw_x - GRIP_END >= NUT_ROOM + 0.015,
-            "0 < roundness <= 1": 0 < self.roundness <= 1,
-            "grip_z <= 0.018": self.grip_z <= 0.018,
-            "neck within the head": self.neck_z <= self.thickness and self.neck_y <= 0.9 * PAD,
-            "pads as long as a hexagon's flats": 0.0115 <= self.reach <= LIP_ROOT,
-            "outer wide enough for the tips": tip[1] >= (LIP[1] if self.lips else PAD + 0.003),
-            "throat within the head": -root[0] >= THROAT and root[1] > PAD,
-            "lips without a sliding jaw or a tail": not self.lips
-            or (not self.sliding and self.tail == "plain" and self.reach == LIP_ROOT),
-        }
-        check_parameters("wrench", self, rules)
 
     @property
     def back(self) -> float:
@@ -505,11 +480,11 @@ RULES = (
 FAMILY = Family(
     kind="tool",
     keypoints={
-        "left": Meaning("the middle of the left pad, seen from the palm", partner="right"),
-        "right": Meaning("the pad opposite to it", across("left"), partner="left"),
+        "left": Meaning("the middle of the left pad, seen from the palm"),
+        "right": Meaning("the pad opposite to it", across("left")),
         "jaw": Meaning("the middle of the mouth, where the nut is", middle("left", "right")),
-        "upper": Meaning("on the flat of the head that faces the palm", partner="lower"),
-        "lower": Meaning("on the flat that faces the nut's base", behind("upper"), "upper"),
+        "upper": Meaning("on the flat of the head that faces the palm"),
+        "lower": Meaning("on the flat that faces the nut's base", behind("upper")),
     },
     catalogue=CATALOGUE,
     build=build,

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from fleet_tools.baselines.experiments.form import Experiment, Run
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
-from fleet_tools.utils.imports import load_function, load_user_function
+from fleet_tools.utils.imports import load_function, load_user_object
 
 ARENAS = {
     "tool_use": "fleet_tools.baselines.experiments.fleets:ToolUse",
@@ -82,7 +82,7 @@ def make_arena(experiment: Experiment) -> ExperimentArena:
     if name in ARENAS:
         make = load_function(ARENAS[name])
     elif ":" in name:
-        make = load_user_function(name, "arena", ConfigError)
+        make = load_user_object(name, "arena", ConfigError)
     else:
         remedy = "An arena of your own is given as module:class."
         raise UnknownNameError("arena", name, ARENAS, remedy)

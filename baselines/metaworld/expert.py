@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.recorded_env import EnvInterface, interface_of, refusal
-from fleet_tools.envs.wrappers import ThroughWrappers
+from fleet_tools.envs.wrappers import require_own_actions
 from fleet_tools.errors import ConfigError
 
 EXPERT = "fleet_tools.baselines.metaworld.expert:scripted_expert"
@@ -35,7 +35,7 @@ class ScriptedExpert:
         env: "gymnasium.Env | EnvInterface",
     ) -> None:
         self._policy, self._read_state = policy, read_state
-        self._through_wrappers = ThroughWrappers(env)
+        require_own_actions(env)
 
     def reset(self) -> None:
         """Does nothing: the policy has no memory."""
@@ -46,7 +46,7 @@ class ScriptedExpert:
             # It warns of clipped actions at nearly every step.
             warnings.simplefilter("ignore", UserWarning)
             state = self._read_state(observation).astype(np.float64)
-            return self._through_wrappers(np.asarray(self._policy.get_action(state)))
+            return np.asarray(self._policy.get_action(state))
 
 
 def scripted_expert(env: "gymnasium.Env | EnvInterface") -> ScriptedExpert:
@@ -57,7 +57,7 @@ def scripted_expert(env: "gymnasium.Env | EnvInterface") -> ScriptedExpert:
 
     Raises:
         ConfigError: The environment is not given, and the state is not observed; or a wrapper
-            cannot be inverted.
+            changes actions.
     """
     from metaworld.policies import ENV_POLICY_MAP
 

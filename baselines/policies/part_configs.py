@@ -18,7 +18,7 @@ from fleet_tools.config.values import (
     Value,
 )
 from fleet_tools.errors import ConfigError
-from fleet_tools.utils.imports import load_user_function, require_trusted
+from fleet_tools.utils.imports import load_user_object, require_trusted
 
 Depth = Annotated[Count, pydantic.Field(le=1000)]
 """A number of layers, which are made one by one."""
@@ -205,7 +205,7 @@ class OwnClassConfig(Value):
         from torch import nn
 
         require_trusted([self.name], "The policy", ConfigError)
-        own = load_user_function(self.name, "class", ConfigError)
+        own = load_user_object(self.name, "class", ConfigError)
         if not isinstance(own, type) or not issubclass(own, nn.Module):  # nothing else is called
             raise ConfigError(f"{self.name} is not a class of torch modules; it is {own!r}.")
         given = ", ".join([*map(str, inputs), *(f"{k}={v!r}" for k, v in self.arguments.items())])

@@ -22,7 +22,7 @@ from fleet_tools.baselines.policies.part_configs import (
     LinearHeadConfig,
 )
 from fleet_tools.envs.recorded_env import RecordedEnv, observer_of
-from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
+from fleet_tools.envs.wrappers import require_entries, require_own_actions
 from fleet_tools.errors import PolicyError
 from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.sources import find_policy
@@ -104,7 +104,8 @@ class NetworkPolicy:
                 "The checkpoint is a keypoint detector, which returns no actions. Attach it to a "
                 "policy: `python -m fleet_tools.baselines.attach_detector`."
             )
-        self._device, self._through_wrappers = torch.device(device), ThroughWrappers(env)
+        self._device = torch.device(device)
+        require_own_actions(env)
         if env is not None:
             require_entries(env, set(self.blueprint.observation) - set(self.blueprint.optional))
         self._network = self.blueprint.create()
@@ -149,7 +150,7 @@ class NetworkPolicy:
         actions, self._hidden = self._network(inputs, self._hidden, *noise)
         chunk = actions.unflatten(-1, (config.chunk, -1))[0, 0].cpu().numpy()
         action, self._chunks = execute(config.execution, self._chunks, chunk)
-        return self._through_wrappers(action.clip(-1, 1))
+        return action.clip(-1, 1)
 
     def _require_one_environment(self, observation: Mapping[str, np.ndarray]) -> None:
         config, env = self.blueprint.config, observer_of(observation)
@@ -184,7 +185,7 @@ def load_checkpoint_policy(
     Raises:
         CheckpointError: See `load_checkpoint`.
         LayoutError: See `Blueprint.require_environment`.
-        ConfigError: A wrapper of the environment hides an input of it, or cannot be inverted.
+        ConfigError: A wrapper of the environment hides an input of it, or changes actions.
     """
     checkpoint = load_checkpoint(path)
     if env is not None and checkpoint.blueprint.reading is None:

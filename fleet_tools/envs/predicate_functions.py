@@ -20,7 +20,7 @@ from fleet_tools.config.values import Value, cite
 from fleet_tools.config.yaml_text import Location
 from fleet_tools.errors import ConfigError, FleetToolsError, PredicateError
 from fleet_tools.storage.provenance import TaskFile
-from fleet_tools.utils.imports import load_user_function, require_trusted
+from fleet_tools.utils.imports import load_user_object, require_trusted
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def load_bound_task(task: str | TaskFile) -> TaskConfig:
 
     def bind(named: UserFunction, location: Location) -> BoundFunction:
         try:
-            function = load_user_function(named.function, "predicate", ConfigError)
+            function = load_user_object(named.function, "predicate", ConfigError)
         except FleetToolsError as error:
             raise ConfigError(f"{place((*location, 'function'))}: {error}") from error
         complaint = _refusal(function, named.kwargs)

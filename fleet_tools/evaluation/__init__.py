@@ -14,7 +14,6 @@ score_tables       a result's scores as text
 
 For evaluation programs of others:
 
-protocol_scenes      a task whose episode of seed k is scene k of a protocol
-lerobot_hub          such environments as LeRobot's environment hub hands them out
-vla_eval_benchmark   the tasks as a benchmark of vla-eval
+protocol_scenes    a task whose episode of seed k is scene k of a protocol
+lerobot_hub        such environments as LeRobot's environment hub hands them out
 """

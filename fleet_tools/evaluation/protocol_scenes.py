@@ -1,7 +1,7 @@
 """The scenes of a protocol one after another, for evaluation programs of other projects.
 
 These programs draw an episode by a small number and know nothing of scenes, so here it is a scene's
-number. `lerobot_hub` and `vla_eval_benchmark` hand it to two of them.
+number. `lerobot_hub` hands it to one of them.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,6 @@ Every number follows from the episodes, and every episode from its seed and its 
 
 import base64
 import binascii
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
@@ -19,7 +18,6 @@ from fleet_tools.envs.contact_metrics import ContactMetrics, is_gentle
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError, ResultError, shown
 from fleet_tools.evaluation.anytime_statistics import MOST_SCENES
-from fleet_tools.evaluation.config import PROTOCOL, PROTOCOL_NAME
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
 from fleet_tools.storage.locked_folder import Document
@@ -245,21 +243,6 @@ class Result(CarriesModels, Document):
     complete: bool = False
     scores: Scores | None = None
     stopped: Annotated[AnytimeVerdict | None, STORED_IF_SET] = None
-
-    @pydantic.field_validator("protocol", mode="before")
-    @classmethod
-    def _not_of_a_former_protocol(cls, given: object) -> object:
-        facts = given if isinstance(given, Mapping) else {}
-        version = f"v{facts.get('version')}"
-        if facts.get("name") == PROTOCOL_NAME and version != PROTOCOL:
-            level = f", level {shown(facts['level'])}" if facts.get("level") else ""
-            raise ResultError(
-                f"The result follows the old protocol {PROTOCOL_NAME} {shown(version)}{level}. The "
-                f"current one is {PROTOCOL}, with other scenes and tasks. Evaluate the policy "
-                "again, with another --output. The version of Fleet-Tools that made the result can "
-                "read it."
-            )
-        return given
 
     @pydantic.model_validator(mode="after")
     def _right_digest(self) -> Self:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from fleet_tools.config.values import Count, CountOrZero
+from fleet_tools.config.values import Count
 from fleet_tools.errors import FleetToolsError, ResultError
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.parallel.interrupts import deferred_interrupt
@@ -41,8 +41,6 @@ class VerifyOptions(cli.Options):
     scenes: Count | None = None
     """Number of first fresh scenes of each task and split, for a first look without a rank
     (default: all)."""
-    checks: CountOrZero = 4
-    """Number of episodes of each submitted result that run again."""
     seed: str | None = None
     """Seed of a new round, for tests (default: a secret one)."""
     new_round: bool = False
@@ -105,7 +103,6 @@ def _verify(options: VerifyOptions) -> int:
                 levels,
                 options.workers,
                 scenes=options.scenes,
-                checks=options.checks,
                 quiet=options.quiet,
                 stop=interrupted,
             )

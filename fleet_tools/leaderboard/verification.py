@@ -54,6 +54,9 @@ from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.provenance import Machine, installed_packages, other_versions
 from fleet_tools.utils.progress import TallyBar
 
+CHECKS = 4
+"""Number of episodes of each submitted result that run again."""
+
 ALIKE = 0.01
 """Largest difference of two first actions of one policy in one scene, on whatever processors."""
 
@@ -158,7 +161,6 @@ def verify_entry(
     workers: WorkerOptions,
     *,
     scenes: int | None = None,
-    checks: int = 4,
     quiet: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification | None:
@@ -171,7 +173,6 @@ def verify_entry(
         levels: Levels of the protocol, whose results the entry may hold.
         workers: Number, time limit and place of worker processes.
         scenes: Number of first scenes of each task and split; all if None.
-        checks: Number of episodes of each submitted result that run again.
         quiet: Whether to print no progress.
         stop: Whether to begin no more episodes.
 
@@ -196,7 +197,7 @@ def verify_entry(
     checked = {
         str(folder.relative_to(entry.folder)): found
         for folder in entry.result_folders()
-        if (found := _check(entry, folder, levels, planned, workers, checks, round_.seed, before))
+        if (found := _check(entry, folder, levels, planned, workers, round_.seed, before))
     }
     verification = Verification(
         name=entry.name,
@@ -257,7 +258,6 @@ def _check(
     levels: Sequence[Protocol],
     planned: Sequence[Planned],
     workers: WorkerOptions,
-    count: int,
     seed: str,
     before: Verification | None,
 ) -> tuple[str, str] | None:
@@ -277,7 +277,7 @@ def _check(
     began = [e for e in evaluation.episodes if e.outcome not in (SIMULATION_ERROR, WORKER_ERROR)]
     suspect = [e for e in evaluation.episodes if e.outcome == SIMULATION_ERROR]
     generator = np.random.default_rng([*f"{seed} {digest}".encode()])
-    drawn = generator.choice(len(began), min(count, len(began)), replace=False) if began else []
+    drawn = generator.choice(len(began), min(CHECKS, len(began)), replace=False) if began else []
     episodes = sorted([*suspect, *(began[k] for k in drawn)], key=lambda e: e.key)
     make = partial(_make_runner, evaluation.result, source, workers.timeout)
     with contextlib.closing(workers.run(episodes, make)) as results:

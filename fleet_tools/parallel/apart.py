@@ -51,16 +51,11 @@ class ApartError(Exception):
 
 
 class Apart:
-    """A child process that starts with the first call, and anew after a call that ended it.
-
-    Attributes:
-        calls: Number of calls that the present process has answered.
-    """
+    """A child process that starts with the first call, and anew after a call that ended it."""
 
     def __init__(self) -> None:
         self._process: ChildProcess | None = None
         self._log: IO[bytes] | None = None
-        self.calls = 0
 
     def call(self, limit_s: float, function: Callable[[*T], R], *arguments: *T) -> R:
         """Calls a function in the process, and returns its result.
@@ -93,7 +88,6 @@ class Apart:
             if isinstance(error, EOFError | OSError):
                 raise ApartError(f"ended with {ending}", ending) from None
             raise
-        self.calls += 1
         if not failed:
             return result
         raise result if isinstance(result, FleetToolsError) else ApartError(f"failed ({result})")
@@ -106,7 +100,7 @@ class Apart:
         self._log.seek(0)
         printed = self._log.read()[-_PRINTED:].decode(errors="replace").split()
         self._log.close()
-        self._process, self._log, self.calls = None, None, 0
+        self._process, self._log = None, None
         return f"{ending}: {' '.join(printed)}" if printed else ending
 
 

@@ -1,14 +1,11 @@
-"""Workers in child processes with one thread each; the first compiles for all."""
+"""Workers in child processes with one thread each."""
 
 import contextlib
-import fcntl
 import mmap
 import os
-import sys
 import tempfile
-import time
 import traceback
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,6 @@ from fleet_tools.parallel.backend import (
     begin_alike,
 )
 from fleet_tools.parallel.child_process import ChildProcess
-from fleet_tools.utils.compiled import before_compiling, share_compiled
 from fleet_tools.utils.disk_errors import disk_errors
 
 _STALL_S = 60
@@ -33,9 +29,6 @@ _STALL_S = 60
 
 _GRACE_S = 1.0
 """Time, s, in which a worker ends that has closed its connection."""
-
-_PATIENCE_S = 60.0
-"""Time for which a process waits for another one that compiles, and may hang."""
 
 
 class LocalWorker:
@@ -74,7 +67,7 @@ class LocalWorker:
 
 
 class LocalBackend:
-    """Starts child processes, of which one compiles first.
+    """Starts child processes.
 
     Args:
         work: File with the pickled function that makes the work.
@@ -111,7 +104,6 @@ def local_backend(make_work: Callable[[], Any]) -> Iterator[LocalBackend]:
         make_work: Makes the function that does a job, in each worker; cloudpickle must be able to
             pickle it.
     """
-    share_compiled()
     with tempfile.TemporaryFile() as work:  # nobody waits for a stopped worker to receive it
         with disk_errors(Path(tempfile.gettempdir()) / "work"):
             cloudpickle.dump(make_work, work)
@@ -131,7 +123,6 @@ def main(connection: Connection, work_file: int) -> None:
     """
     begin_alike()
     work: Callable[[Any], Any] | None = None
-    one_compiles_first = OneCompilesFirst(work_file)
 
     def start() -> None:
         nonlocal work
@@ -144,9 +135,7 @@ def main(connection: Connection, work_file: int) -> None:
             job = connection.recv_bytes()
         except EOFError:
             return
-        with one_compiles_first.work():
-            outcome = _outcome(lambda: work(cloudpickle.loads(job)))  # noqa: B023
-        connection.send_bytes(outcome)
+        connection.send_bytes(_outcome(lambda: work(cloudpickle.loads(job))))  # noqa: B023
 
 
 def _outcome(do: Callable[[], Any]) -> bytes:
@@ -167,68 +156,3 @@ def _failure(error: Exception) -> bytes:
         text = "".join(traceback.format_exception(error))
         return cloudpickle.dumps(JobError(WorkersError(f"A worker failed.\n{text}")))
     return content
-
-
-class OneCompilesFirst:
-    """Lets one process do the first work in which numba compiles something.
-
-    Where numba's cache is filled, nobody waits. Otherwise the first process that compiles holds a
-    lock until its work is done. Others wait when they first miss a function in the cache; they
-    compile that one, too, and find the following ones there. Where nothing can be cached, they
-    compile at the same time after they have waited once.
-
-    Args:
-        file: Descriptor of a file that all processes have inherited, open for writing.
-    """
-
-    def __init__(self, file: int) -> None:
-        self._file = file
-        self._listens = self._has_missed = self._is_first = False
-        before_compiling.append(self._listen)  # where numba is imported in the middle of the work
-
-    @contextlib.contextmanager
-    def work(self) -> Generator[None]:
-        """Encloses a piece of work."""
-        self._listen()
-        try:
-            yield
-        finally:
-            if self._is_first:
-                fcntl.lockf(self._file, fcntl.LOCK_UN)
-                self._is_first = False
-
-    def _listen(self) -> None:
-        if self._listens or "numba" not in sys.modules:
-            return
-        from numba.core import event
-
-        class Miss(event.Listener):
-            def __init__(self, after: Callable[[], None]) -> None:
-                self._after = after
-
-            def on_start(self, event: Any) -> None:
-                self._after()
-
-            def on_end(self, event: Any) -> None:
-                pass
-
-        event.register("numba:compile", Miss(self._after_miss))
-        self._listens = True
-
-    def _after_miss(self) -> None:
-        if self._has_missed:
-            return
-        self._has_missed, self._is_first = True, self._lock()
-        deadline = time.monotonic() + _PATIENCE_S
-        while not self._is_first and time.monotonic() < deadline:
-            time.sleep(0.05)
-            if self._lock():
-                fcntl.lockf(self._file, fcntl.LOCK_UN)
-                return
-
-    def _lock(self) -> bool:
-        try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another process holds it
-            return False
-        return True

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleet_tools.envs.array_spec import describe_action, describe_observation
 from fleet_tools.envs.recorded_env import EnvInterface
-from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
+from fleet_tools.envs.wrappers import require_entries, require_own_actions
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.array_codec import ProtocolError, decode, encode
 from fleet_tools.policies.lerobot_features import FeatureNames
@@ -37,7 +37,7 @@ class OpenpiPolicy(NeverCopied):
 
     Raises:
         ConfigError: A name is of no feature, or the number of steps is not positive; or a
-            wrapper changes entries of the observation, or cannot be inverted.
+            wrapper changes entries of the observation, or changes actions.
         PolicyError: There is no server, it refuses the client, or it speaks another protocol.
         MissingLibraryError: A library is absent.
     """
@@ -53,7 +53,7 @@ class OpenpiPolicy(NeverCopied):
     ) -> None:
         layout = describe_observation(env)
         require_entries(env, layout)
-        self._through_wrappers = ThroughWrappers(env)
+        require_own_actions(env)
         self._features = FeatureNames.of(layout)
         known = self._features.features_of_step(
             {name: np.zeros(spec.shape, spec.dtype) for name, spec in layout.items()}
@@ -90,7 +90,7 @@ class OpenpiPolicy(NeverCopied):
         if not self._chunk:
             chunk = self._infer(observation)
             self._chunk.extend(chunk[: self._steps])
-        return self._through_wrappers(self._chunk.popleft())
+        return self._chunk.popleft()
 
     def close(self) -> None:
         """Closes the connection."""

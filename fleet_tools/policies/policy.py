@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fleet_tools.envs.wrappers import ThroughWrappers
+from fleet_tools.envs.wrappers import require_own_actions
 from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError, shown
 
 if TYPE_CHECKING:
@@ -223,11 +223,12 @@ class StoredActions:
         env: The environment in which they are repeated, if it has wrappers.
 
     Raises:
-        ConfigError: See `fleet_tools.envs.wrappers.ThroughWrappers`.
+        ConfigError: See `fleet_tools.envs.wrappers.require_own_actions`.
     """
 
     def __init__(self, actions: np.ndarray, env: gymnasium.Env | None = None) -> None:
-        self._actions, self._through_wrappers = actions, ThroughWrappers(env)
+        require_own_actions(env)
+        self._actions = actions
         self._remaining = iter(actions)
 
     def reset(self) -> None:
@@ -245,32 +246,30 @@ class StoredActions:
             raise FleetToolsError(
                 f"All {len(self._actions)} stored actions have been replayed; call reset()."
             )
-        return self._through_wrappers(action)
+        return action
 
 
 class ZeroPolicy:
     """Returns zero actions.
 
     Args:
-        env: The environment; through its wrappers, too, the actions are its zeros.
+        env: The environment.
 
     Raises:
-        ConfigError: Its actions are no arrays, or see `ThroughWrappers`.
+        ConfigError: Its actions are no arrays, or see `require_own_actions`.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
         space = _action_space(env)
-        self._action, self._through_wrappers = (
-            np.zeros(space.shape, space.dtype),
-            ThroughWrappers(env),
-        )
+        require_own_actions(env)
+        self._action = np.zeros(space.shape, space.dtype)
 
     def reset(self) -> None:
         """Does nothing."""
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns zeros, (6,), as `env.step` takes them."""
-        return self._through_wrappers(self._action.copy())
+        return self._action.copy()
 
 
 class RandomPolicy:
@@ -281,11 +280,12 @@ class RandomPolicy:
         seed: Seed of the policy's own generator.
 
     Raises:
-        ConfigError: Its actions are no arrays, or see `ThroughWrappers`.
+        ConfigError: Its actions are no arrays, or see `require_own_actions`.
     """
 
     def __init__(self, env: gymnasium.Env, seed: int = 0) -> None:
-        self._space, self._through_wrappers = _action_space(env), ThroughWrappers(env)
+        require_own_actions(env)
+        self._space = _action_space(env)
         self._generator = np.random.default_rng(seed)
 
     def reset(self) -> None:
@@ -294,7 +294,7 @@ class RandomPolicy:
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns a random action, (6,), as `env.step` takes it."""
         draw = self._generator.uniform(self._space.low, self._space.high)
-        return self._through_wrappers(draw.astype(self._space.dtype))
+        return draw.astype(self._space.dtype)
 
 
 def _action_space(env: gymnasium.Env) -> spaces.Box:

@@ -16,7 +16,13 @@ import numpy as np
 
 from fleet_tools.errors import PolicyError
 from fleet_tools.policies.array_codec import ProtocolError, decode, encode
-from fleet_tools.policies.server_access import SCHEME, TOKEN_VARIABLE, read_token, require_url
+from fleet_tools.policies.server_access import (
+    SCHEME,
+    TOKEN_VARIABLE,
+    quiet_logger,
+    read_token,
+    require_url,
+)
 from fleet_tools.policies.wire_messages import (
     CLOSING,
     CONTROL,
@@ -29,7 +35,6 @@ from fleet_tools.policies.wire_messages import (
     require_arrays,
 )
 from fleet_tools.storage.strict_json import loads
-from fleet_tools.utils.bounded_server import quiet_logger
 from fleet_tools.utils.libraries import require
 
 if TYPE_CHECKING:

@@ -5,23 +5,24 @@ docs/tutorials/serving.md.
 """
 
 import asyncio
+import contextlib
 import logging
 import queue
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.policies.conversation import Conversation, Reply, Served
-from fleet_tools.policies.server_access import admits, require_token
+from fleet_tools.policies.server_access import admits, quiet_logger, require_token
 from fleet_tools.policies.wire_messages import failure, largest_request
-from fleet_tools.utils.bounded_server import BoundedServer, Connections, quiet_logger
 from fleet_tools.utils.libraries import require
 
 if TYPE_CHECKING:
-    from websockets.asyncio.server import Server, ServerConnection
+    from websockets.asyncio.server import ServerConnection
     from websockets.http11 import Request, Response
 
 R = TypeVar("R")
@@ -37,7 +38,7 @@ _FAREWELL_S = 2.0
 """Time that clients have to answer that the server closes, s."""
 
 
-class PolicyServer(BoundedServer):
+class PolicyServer:
     """A policy that listens; a context manager, which stops it at its end.
 
     Requests are bounded by the size of an observation. Pages of browsers, which send the header
@@ -57,39 +58,72 @@ class PolicyServer(BoundedServer):
         MissingLibraryError: A library is absent.
     """
 
-    farewell_s = 2 * _FAREWELL_S
-
     def __init__(
         self, served: Served, port: int = 0, token: str | None = None, max_connections: int = 32
     ) -> None:
         require("websockets", "serve policies")
         if token is not None:
             require_token(token)
-        self._served, self._token = served, token
+        self._served, self._token, self._most = served, token, max_connections
         try:
-            super().__init__(HOST, port, Connections(max_connections))
+            self._socket = socket.create_server((HOST, port))
         except (OSError, OverflowError) as error:
             raise ConfigError(f"Cannot listen on {HOST}:{port}: {error}.") from None
-        self.url = f"ws://{HOST}:{self.address[1]}"
+        self.url = f"ws://{HOST}:{self._socket.getsockname()[1]}"
+        self._open: set[ServerConnection] = set()
+        self._loop, self._over = asyncio.new_event_loop(), asyncio.Event()
+        self._serves, self._ended = False, threading.Event()
 
-    async def start(self) -> "Server":
-        """See `BoundedServer`."""
+    def serve_forever(self) -> None:
+        """Serves until `close` is called by another thread, or an exception such as Ctrl-C."""
+        self._serves = True
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._serve())
+        finally:
+            self._ended.set()
+
+    def close(self) -> None:
+        """Stops listening, and ends all connections."""
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._over.set)
+        if self._serves:
+            self._ended.wait()
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Closes it."""
+        self.close()
+
+    async def _serve(self) -> None:
         from websockets.asyncio.server import serve
 
-        return await serve(
+        if self._over.is_set():  # it was closed before it began
+            return
+        server = await serve(
             self._converse,
             sock=self._socket,
             origins=[None],
             compression=None,
             process_request=self._admit,
             server_header=None,
-            open_timeout=None,  # the strangers have one
             close_timeout=_FAREWELL_S,
             max_size=largest_request(self._served.hello.observation),
             max_queue=4,
-            create_connection=self.connections.connection_class(),
             logger=quiet_logger(),
         )
+        try:
+            await self._over.wait()
+        finally:
+            server.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(server.wait_closed(), 2 * _FAREWELL_S)
+            for connection in self._open:
+                connection.transport.abort()
 
     def _admit(self, connection: "ServerConnection", request: "Request") -> "Response | None":
         if request.path == HEALTH:
@@ -106,20 +140,18 @@ class PolicyServer(BoundedServer):
     async def _converse(self, connection: "ServerConnection") -> None:
         from websockets.exceptions import ConnectionClosed
 
-        if not self.connections.opened(connection.transport):
+        if len(self._open) >= self._most:
             return await connection.send(failure("full"))
+        self._open.add(connection)
         try:
-            thread = _Thread()
-        except RuntimeError:
-            self.connections.dropped["no thread could be started"] += 1
-            return
-        try:
-            with thread:
+            with _Thread() as thread:
                 await self._answer(connection, thread)
         except ConnectionClosed:
             pass  # also where a request was too large, which the client is told by code 1009
         except Exception:
             _LOGGER.exception("A connection ended by an error.")
+        finally:
+            self._open.discard(connection)
 
     async def _answer(self, connection: "ServerConnection", thread: "_Thread") -> None:
         try:

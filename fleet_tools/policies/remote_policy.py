@@ -19,7 +19,7 @@ import numpy as np
 from fleet_tools.config.values import differences
 from fleet_tools.envs.array_spec import describe_action, describe_observation, layout_differences
 from fleet_tools.envs.recorded_env import EnvInterface, interface_of
-from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
+from fleet_tools.envs.wrappers import require_entries, require_own_actions
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.policy import NeverCopied
 from fleet_tools.policies.policy_client import TIMEOUT_S, PolicyClient
@@ -41,7 +41,7 @@ class RemotePolicy(NeverCopied):
     Raises:
         PolicyError: See `PolicyClient`; or the server's policy is another one, or cannot act in
             this environment.
-        ConfigError: A wrapper hides what it reads, or cannot be inverted.
+        ConfigError: A wrapper hides what it reads, or changes actions.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RemotePolicy(NeverCopied):
         self._url, self._timeout_s = url, timeout_s
         self._interface = interface_of(env)
         self._content_digest = content_digest
-        self._through_wrappers = ThroughWrappers(env)
+        require_own_actions(env)
         self._client, self._begins = self._connect(), False
         require_entries(env, self._client.hello.observation)
 
@@ -76,7 +76,7 @@ class RemotePolicy(NeverCopied):
                 raise
             self._client = self._connect()  # to a server that was started anew since then
             action = self._client.act(observation, begins=True)
-        return self._through_wrappers(action)
+        return action
 
     def close(self) -> None:
         """Closes the connection."""

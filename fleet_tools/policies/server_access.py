@@ -1,7 +1,8 @@
-"""Tokens and addresses of policy servers."""
+"""Tokens, addresses and the log of policy servers."""
 
 import hmac
 import ipaddress
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,3 +86,10 @@ def require_url(url: str) -> None:
             f"{host} is another machine, and ws:// is not encrypted. Use wss:// (TLS), or an SSH "
             "tunnel and ws://127.0.0.1:PORT."
         )
+
+
+def quiet_logger() -> logging.Logger:
+    """Returns a logger that says nothing of others who do not speak the protocol, or leave."""
+    logger = logging.getLogger(f"{__name__}.websockets")
+    logger.setLevel(logging.CRITICAL)
+    return logger

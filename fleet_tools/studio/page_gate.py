@@ -20,7 +20,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools.errors import ConfigError, MissingLibraryError
-from fleet_tools.utils.bounded_server import Connections, quiet_logger
+from fleet_tools.policies.server_access import quiet_logger
 from fleet_tools.utils.libraries import install_command, require
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from websockets.http11 import Request, Response
 
 HOST = "127.0.0.1"
-
-MAX_UNOPENED = 32
-"""Largest number of connections that are no socket of the page; the oldest ones make room."""
 
 _LOCAL = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?")
 _TOKEN_BYTES = 24
@@ -71,7 +68,6 @@ class PageGate:
         self._token = secrets.token_urlsafe(_TOKEN_BYTES)
         self.path = f"/{self._token}/"
         self.url = f"http://{HOST}:{self.port}{self.path}"
-        self._connections = Connections(max_opening=MAX_UNOPENED, patience_s=0.0)
         self._opened: ServerConnection | None = None
 
     def serve(self, handler: Handler, answer: Answer, **options: Any) -> "serve":
@@ -96,7 +92,6 @@ class PageGate:
             "process_request": functools.partial(self._admit, answer),
             "process_response": _hide_address,
             "server_header": None,
-            "create_connection": self._connections.connection_class(),
             "logger": quiet_logger(),
         }
         return serve(converse, sock=self._socket, **(options | protected))
@@ -104,10 +99,6 @@ class PageGate:
     def close(self) -> None:
         """Stops listening; for a gate that does not serve, as the end of its server does that."""
         self._socket.close()
-
-    def abort_unopened(self) -> None:
-        """Drops the connections that are no socket; in the event loop, before its server ends."""
-        self._connections.end_strangers()
 
     def _admit(
         self, answer: Answer, connection: "ServerConnection", request: "Request"
@@ -125,7 +116,6 @@ class PageGate:
                 return connection.respond(HTTPStatus.FORBIDDEN, "the socket is for the page\n")
             if self._opened is not None:
                 return connection.respond(HTTPStatus.CONFLICT, "another page is open\n")
-            self._connections.opened(connection.transport)
             return None
         if not rest and self._opened is not None:
             answered = connection.respond(HTTPStatus.CONFLICT, _ELSEWHERE)

@@ -1,20 +1,16 @@
-"""Shared parts of programs: options, exit codes, reports and interrupts.
+"""Shared parts of programs: options, exit codes and reports.
 
 A program is a class of options, from which tyro makes its parser, and a function that does the
 work. It exits with 0 if all went well, 1 if the work was done but not all is well, 2 if it could
 not begin, and 130 after Ctrl-C.
 """
 
-import functools
 import json
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Annotated, Any, Generic, TypeVar
 
 import pydantic
@@ -25,9 +21,8 @@ from fleet_tools.errors import ConfigError, DiskError, known_errors, shown
 from fleet_tools.utils.disk_errors import disk_error
 from fleet_tools.utils.libraries import missing_library
 from fleet_tools.utils.option_parser import parse, union_of
-from fleet_tools.utils.startup import INTERRUPTED, end_process
 
-OK, FAILED, BAD_USAGE = 0, 1, 2
+OK, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 class Options(OptionGroup):
@@ -138,25 +133,24 @@ def _check_encoding(arguments: Sequence[str]) -> None:
 
 
 def _reported(work: Callable[[], int], prog: str) -> int:
-    with _quiet_interrupts_of_imports(prog):
-        try:
-            code = work()
-            sys.stdout.flush()
-            return code
-        except known_errors() as error:  # a disk or a cluster is lost, or the usage is bad
-            return _failed(prog, error, FAILED if isinstance(error, OSError) else BAD_USAGE)
-        except ImportError as error:
-            message = _missing_library(error)
-            if message is None:
-                raise
-            return _failed(prog, message, BAD_USAGE)
-        except BrokenPipeError:  # the reader of our output has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return FAILED
-        except OSError as error:
-            return _failed(prog, disk_error(error), FAILED)
-        except KeyboardInterrupt:
-            return _failed(prog, "interrupted", INTERRUPTED)
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code
+    except known_errors() as error:  # a disk or a cluster is lost, or the usage is bad
+        return _failed(prog, error, FAILED if isinstance(error, OSError) else BAD_USAGE)
+    except ImportError as error:
+        message = _missing_library(error)
+        if message is None:
+            raise
+        return _failed(prog, message, BAD_USAGE)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        return _failed(prog, disk_error(error), FAILED)
+    except KeyboardInterrupt:
+        return _failed(prog, "interrupted", INTERRUPTED)
 
 
 def stopped(reason: BaseException | None) -> int:
@@ -186,28 +180,3 @@ def _failed(prog: str, message: object, code: int) -> int:
         message = f"{message}. Finished work is stored; run the same command again to continue."
     print(f"{prog}: {message}", file=sys.stderr)
     return code
-
-
-@contextmanager
-def _quiet_interrupts_of_imports(prog: str) -> Iterator[None]:
-    """Ends the process at once where Ctrl-C comes during an import.
-
-    A half-initialized extension module would turn the interrupt into an error of its own.
-    """
-    try:
-        before = signal.signal(signal.SIGINT, functools.partial(_interrupt, prog))
-    except ValueError:  # not in the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _interrupt(prog: str, signal_number: int, frame: FrameType | None) -> None:
-    while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            end_process(prog)
-        frame = frame.f_back
-    raise KeyboardInterrupt

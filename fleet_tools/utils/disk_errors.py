@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-import resource
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +11,6 @@ from fleet_tools.errors import DiskError
 
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 """Numbers of errors that end when the disk is mended, and that no other options avoid."""
-
-_FEW_FILES = 1000
-"""Number of files below which a message says how many there may still be."""
 
 
 @contextlib.contextmanager
@@ -59,34 +56,20 @@ def disk_error(
 
 
 def _reason(error: OSError, path: Path | None, needs: str) -> str:
-    match error.errno:
-        case errno.ENOSPC:
-            room = "" if path is None else f"; {needs}{_room(path)}"
-            return f"no space is left on its disk{room}"
-        case errno.EDQUOT:
-            return f"{needs}your quota on its disk is exhausted (`quota`)"
-        case errno.EFBIG:
-            limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-            most = "its file system" if limit < 0 else f"`ulimit -f`, {_amount(limit)},"
-            return f"{needs}it is larger than {most} allows"
-        case errno.EROFS:
-            return "its file system is read-only"
-        case _:
-            return f"its disk fails ({error.strerror})"
+    if error.errno != errno.ENOSPC:
+        return f"{needs}{os.strerror(error.errno or 0)}"
+    room = "" if path is None else f"; {needs}{_room(path)}"
+    return f"no space is left on its disk{room}"
 
 
 def _room(path: Path) -> str:
     """Says what is free where a file would lie."""
     folder = next(each for each in Path(os.path.abspath(path)).parents if each.is_dir())
     try:
-        disk = os.statvfs(folder)
+        disk = shutil.disk_usage(folder)
     except OSError:  # gone
         return "its disk does not answer"
-    free, total = (_amount(count * disk.f_frsize) for count in (disk.f_bavail, disk.f_blocks))
-    inodes = ""
-    if disk.f_files and disk.f_favail < _FEW_FILES:
-        inodes = f" and {disk.f_favail} of {disk.f_files} inodes"
-    return f"{free} of {total}{inodes} are free in {folder}"
+    return f"{_amount(disk.free)} of {_amount(disk.total)} are free in {folder}"
 
 
 def _amount(size: int) -> str:

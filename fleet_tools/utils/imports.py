@@ -87,7 +87,7 @@ def _load(name: str, what: str, fits: Callable[[Any], bool]) -> Any:
 def load_user_object(
     name: str, what: str, error_class: type[Exception], kind: type | None = None
 ) -> Any:
-    """Imports a module of a user's own and returns a value in it.
+    """Imports a module of a user's own and returns a function or a value in it.
 
     Args:
         name: "module:name".
@@ -115,8 +115,3 @@ def load_user_object(
             f"The {what}'s module {module_name!r} cannot be imported ({type(error).__name__}: "
             f"{error}). Modules are found in the working directory and on PYTHONPATH."
         ) from error
-
-
-def load_user_function(name: str, what: str, error_class: type[Exception]) -> Callable[..., Any]:
-    """Imports a module of a user's own and returns a function of it; see `load_user_object`."""
-    return load_user_object(name, what, error_class)

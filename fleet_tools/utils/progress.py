@@ -1,11 +1,10 @@
 """Progress of programs: a bar on a terminal, and a line a minute elsewhere."""
 
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 Tell = Callable[[str], object]
 """Callback for each stage of a work when it begins."""
@@ -44,9 +43,8 @@ class TallyBar:
         self._tally[outcome] += 1
         words = [f"{count} {name}" for name, count in self._tally.most_common()]
         words += [note] if note else []
-        advances = self._counted in (None, outcome)
-        self._bar.set_postfix_str(", ".join(words), refresh=not advances)
-        self._bar.update(advances)
+        self._bar.set_postfix_str(", ".join(words), refresh=False)
+        self._bar.update(self._counted in (None, outcome))
 
     def __enter__(self) -> "TallyBar":
         """Returns the bar itself."""
@@ -57,82 +55,10 @@ class TallyBar:
         self._bar.close()
 
 
-class ProgressLines:
-    """Progress as a plain line of stderr each minute, and one at the end.
-
-    What ends within a minute says nothing. Has the methods of tqdm that programs call.
-
-    Args:
-        total: Number of jobs; None if it is not known.
-        unit: Name of a job.
-        initial: Number of jobs already done.
-        wait: Waits for so many seconds, or until `close` is called; returns whether it has been.
-            None waits by the clock.
-        clock: Returns the time, s.
-    """
-
-    def __init__(
-        self,
-        total: int | None,
-        unit: str,
-        initial: int = 0,
-        *,
-        wait: Callable[[float], bool] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._total, self._unit, self._done = total, unit, initial
-        self._words, self._told = "", False
-        self._clock, self._began = clock, clock()
-        self._closed = threading.Event()
-        self._wait = wait or self._closed.wait
-        self._thread = threading.Thread(target=self._tell_regularly, daemon=True)
-        self._thread.start()
-
-    def update(self, n: float = 1) -> None:
-        """Adds jobs."""
-        self._done += int(n)
-
-    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
-        """Sets the text behind the numbers."""
-        self._words = s
-
-    def close(self) -> None:
-        """Ends the lines; a second time, nothing happens."""
-        if self._closed.is_set():
-            return
-        self._closed.set()
-        self._thread.join()
-        if self._told:
-            self._tell()
-
-    def __enter__(self) -> Self:
-        """Returns itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Ends the lines."""
-        self.close()
-
-    def _tell_regularly(self) -> None:
-        while not self._wait(LINE_SECONDS):
-            self._told = True
-            self._tell()
-
-    def _tell(self) -> None:
-        count = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
-        minutes, seconds = divmod(round(self._clock() - self._began), 60)
-        words = f", {self._words}" if self._words else ""
-        print(
-            f"{self._unit} {count} after {minutes}:{seconds:02d}{words}",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
 def progress_bar(
     total: int | None, unit: str, *, initial: int = 0, quiet: bool = False
-) -> Any:  # a tqdm, whose import is not instant, or `ProgressLines`
-    """Returns a progress bar on stderr, or its lines where stderr is no terminal.
+) -> Any:  # a tqdm, whose import is not instant
+    """Returns a progress bar on stderr, or a line at most each minute where that is no terminal.
 
     Args:
         total: Number of jobs; None if it is not known.
@@ -140,11 +66,18 @@ def progress_bar(
         initial: Number of jobs already done.
         quiet: Whether to show nothing.
     """
-    if not quiet and not sys.stderr.isatty():
-        return ProgressLines(total, unit, initial)
     from tqdm import tqdm
 
-    return tqdm(total=total, initial=initial, unit=unit, disable=quiet)
+    count = "{n_fmt}" if total is None else "{n_fmt}/{total_fmt}"
+    lines: dict[str, Any] = {
+        "bar_format": f"{unit} {count} after {{elapsed}}{{postfix}}\n",
+        "delay": LINE_SECONDS,  # what ends sooner says nothing
+        "mininterval": LINE_SECONDS,
+        "maxinterval": LINE_SECONDS,
+    }
+    options = {} if sys.stderr.isatty() else lines
+    # With `miniters`, the text behind the numbers changes where these do not.
+    return tqdm(total=total, initial=initial, unit=unit, disable=quiet, miniters=0, **options)
 
 
 def silent(stage: str) -> None:

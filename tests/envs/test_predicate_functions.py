@@ -17,13 +17,11 @@ from fleet_tools.envs.predicate_functions import load_bound_task
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.success import Verdict, judge
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.errors import ConfigError, DatasetError, PredicateError, UnknownNameError
+from fleet_tools.errors import ConfigError, DatasetError, PredicateError
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import read_task_file
-from fleet_tools.studio.photographs.photographer import scene_state
 from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted
 
 MODULE = "predicates_of_a_test"
@@ -260,14 +258,6 @@ def test_the_text_in_a_dataset_is_judged_and_used_whatever_file_it_names(collect
     assert unwrap(forged.make_env()).task == load_robot().fill(load_task("hammer"))
     with pytest.raises(DatasetError, match=f"names {MODULE}:nail_in"):
         header.make_env()
-    assert not module.exists()
-
-
-def test_a_scene_that_names_a_file_as_its_task_runs_no_code(write, module, tmp_path):
-    scene = sample_scene(load_task("hammer"), 0).model_copy(update={"task": str(write("deep"))})
-    (tmp_path / "scene.json").write_text(scene.to_json())
-    with pytest.raises(UnknownNameError, match="task file of your own is given beside the scene"):
-        scene_state(tmp_path / "scene.json", None)
     assert not module.exists()
 
 

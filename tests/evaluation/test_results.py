@@ -28,7 +28,6 @@ from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import score
 
 Change = Callable[[dict[str, Any]], object]
-FORMER = r"old protocol tool-use .*Evaluate the policy again"
 
 
 def _other(line: dict[str, Any]) -> dict[str, Any]:
@@ -143,17 +142,6 @@ def test_an_invalid_result_is_refused(folder, change, message):
     (folder / RESULT).write_text(json.dumps(data))
     with pytest.raises(ResultError, match=message):
         load_evaluation(folder)
-
-
-@pytest.mark.parametrize("level", ["", "disturbed"])
-def test_a_result_of_a_former_protocol_is_refused_in_one_message(folder, level):
-    content = json.loads((folder / RESULT).read_text())
-    content["protocol"] |= {"name": "tool-use", "version": 3 if level else 2}
-    content["protocol"] |= {"level": level, "disturbances": {}} if level else {}
-    (folder / RESULT).write_text(json.dumps(content) + "\n")
-    for read in (load_evaluation, lambda at: EvaluationWriter(at, a_result())):
-        with pytest.raises(ResultError, match=FORMER):
-            read(folder)
 
 
 def test_a_missing_or_damaged_result_is_refused(folder, tmp_path):

@@ -375,14 +375,15 @@ def http_requests(folder: Path) -> Subject:
     def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
         return b"image"
 
-    running = server.RenderServer("127.0.0.1", 0, draw, {}, MAX_BYTES)
+    running = server.RenderServer(0, draw, {}, MAX_BYTES)
     # What its threads raise, no client sees.
     before, threading.excepthook = threading.excepthook, lambda each: errors.append(each.exc_value)
     thread = threading.Thread(target=running.serve_forever, daemon=True)
     thread.start()
 
     def close() -> None:
-        running.close()
+        running.shutdown()
+        running.server_close()
         thread.join()
         threading.excepthook = before
 
@@ -401,7 +402,9 @@ def http_requests(folder: Path) -> Subject:
 
     def read(content: bytes) -> int | None:
         errors.clear()
-        with socket.create_connection(running.address, timeout=SECONDS) as client:
+        with socket.create_connection(
+            ("127.0.0.1", running.server_port), timeout=SECONDS
+        ) as client:
             with contextlib.suppress(ConnectionError):
                 client.sendall(content)
             with contextlib.suppress(OSError):  # if the server has closed it meanwhile

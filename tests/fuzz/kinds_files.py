@@ -20,7 +20,7 @@ from pydrake.systems.framework import DiagramBuilder
 from support.damage import STRUCTURES, damaged, relist
 from support.dataset_readers import read_episodes, read_samples, read_summary
 from support.labelled_files import spoken, write_batches, write_leaf, write_mnist
-from support.scans import body, pcd, sampled, write_ply
+from support.scans import body, sampled, write_ply
 from support.small_datasets import Drawn, write
 from support.submitted import SMALL, host_ran, random_evaluation, write_entry
 from support.submitted import write as write_result
@@ -45,7 +45,7 @@ from fleet_tools.studio.importing.importer import ImportedModel, import_mesh
 from fleet_tools.studio.importing.mesh_file import read_mesh
 from fleet_tools.studio.importing.program import PLAIN
 from fleet_tools.studio.importing.scan_files import read_views
-from fleet_tools.studio.importing.settings import ImportSettings, ScanSettings
+from fleet_tools.studio.importing.settings import ImportSettings
 from fuzz.mutations import (
     changed_data,
     changed_json,
@@ -367,7 +367,7 @@ def _gltf(mesh: trimesh.Trimesh) -> Any:
 
 
 def scans(folder: Path) -> Subject:
-    """Views of scans: point clouds, and the poses of their cameras."""
+    """Views of scans."""
     points, normals = sampled(body(), 200)
     clouds = {"a.ply": (points, normals), "b.ply": (points, None)}
     whole = {name: write_ply(folder / name, *cloud).read_bytes() for name, cloud in clouds.items()}
@@ -375,18 +375,12 @@ def scans(folder: Path) -> Subject:
     head = "ply\nformat ascii 1.0\nelement vertex 50\n"
     head += "".join(f"property float {axis}\n" for axis in "xyz") + "end_header\n"
     whole["c.ply"] = (head + "\n".join(rows) + "\n").encode()
-    whole["d.pcd"] = pcd(points)
-    poses = {name: np.eye(4).tolist() for name in whole}
-    whole["poses.yaml"] = json.dumps({"X_WC": poses}).encode()
     for name, content in whole.items():
         (folder / name).write_bytes(content)
-    settings = ScanSettings(poses=folder / "poses.yaml")
 
     def make(generator: np.random.Generator) -> Named:
         name = pick(generator, tuple(whole))
-        if name == "poses.yaml":
-            return name, changed_json(whole[name].decode(), generator)
-        head, end, rest = whole[name].partition(b"end_header\n" if "ply" in name else b"binary\n")
+        head, end, rest = whole[name].partition(b"end_header\n")
         if generator.integers(2):
             changed = changed_number(
                 changed_text(head.decode(), generator, _CLOUD_TOKENS), generator
@@ -396,8 +390,7 @@ def scans(folder: Path) -> Subject:
 
     def read(name: str) -> Any:
         others = [each for each in ("a.ply", "b.ply") if each != name]
-        files = others if name == "poses.yaml" else [name, *others]
-        return read_views([folder / each for each in files], settings)
+        return read_views([folder / each for each in [name, *others]])
 
     def check(given: Named, found: Any) -> None:
         for view in found[0]:

@@ -49,15 +49,12 @@ from fleet_tools.robot.arm import Arm
 from fleet_tools.robot.arm_model import joint_limits
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.sim.own_models import load_admitted_robot
-from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.studio.checking.program import load, read_model
 from fleet_tools.studio.importing import settings as argument_types
 from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
-from fleet_tools.studio.photographs.photographer import read_scene_file
-from fleet_tools.utils.compiled import SHARED_FOLDER, share_compiled
 from fleet_tools.utils.drake_release import ANY_RELEASE, require_tested_release
-from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
+from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_object
 from fleet_tools.utils.option_parser import key_value
 from fuzz.kinds_files import with_one_file
 from fuzz.mutations import (
@@ -171,7 +168,6 @@ def configurations(folder: Path) -> Subject:
             yaml.safe_dump(own),
         ],
         PolicyConfig: [json.dumps(PolicyConfig(clouds=PointNetConfig()).model_dump(mode="json"))],
-        Scene: [sample_scene(load_task(name), 0).to_json() for name in task_names()],
         TaskConfig: [own_task.read_text()],
         Arm: [robot.read_text()],
     }
@@ -182,17 +178,15 @@ def configurations(folder: Path) -> Subject:
 
     def make(generator: np.random.Generator) -> tuple[type[Value], bytes]:
         cls = pick(generator, tuple(makers))
-        if cls in (PolicyConfig, Scene):
+        if cls is PolicyConfig:
             return cls, changed_json(pick(generator, by_class[cls]), generator)
         return cls, makers[cls](generator)
 
     def read(given: tuple[type[Value], bytes]) -> Value:
         cls, content = given
         path.write_bytes(content)
-        if cls in (PolicyConfig, Scene):
+        if cls is PolicyConfig:
             as_json.write_bytes(content)
-            if cls is Scene:
-                return read_scene_file(as_json)
             return read_policy_config(str(as_json))
         if cls is Arm:
             robot.write_bytes(content)
@@ -329,7 +323,7 @@ def words(folder: Path) -> Subject:
         "protocol": load_protocol,
         "policy": lambda word: require_url(word) if "wss" in word else find_policy(word),
         "address": require_url,
-        "function": lambda word: load_user_function(word, "predicate", ConfigError),
+        "function": lambda word: load_user_object(word, "predicate", ConfigError),
         "architecture": read_policy_config,
         "setting": lambda word: read_policy_config("mlp", [key_value(word)]),
         "model": check_model_name,
@@ -374,7 +368,6 @@ VARIABLES: dict[str, Callable[[], Any]] = {
     TOKEN_VARIABLE: read_token,
     TRUSTED_MODULES: lambda: is_trusted("predicates:upright"),
     "RAY_ADDRESS": lambda: cluster.is_running(None),
-    SHARED_FOLDER: share_compiled,
     ANY_RELEASE: require_tested_release,
     MESHCAT_HOST: open_meshcat,
     CHECKPOINTS: lambda: find_file("bc_hammer"),
@@ -386,13 +379,10 @@ VARIABLES_NOT_TRIED = {VARIABLE: "a program of the user's own, which is run"}
 
 def variables(folder: Path) -> Subject:
     """Environment variables that the package reads."""
-    (folder / "private").mkdir(mode=0o700)
 
     def make(generator: np.random.Generator) -> tuple[str, str]:
         name, word = pick(generator, tuple(VARIABLES)), _word(generator).replace("\0", "")
-        odd = pick(
-            generator, ("", "127.0.0.1", "::1", "*", str(folder / "private"), "x" * 32, word)
-        )
+        odd = pick(generator, ("", "127.0.0.1", "::1", "*", str(folder), "x" * 32, word))
         return name, odd.encode(errors="surrogatepass").decode(errors="surrogateescape")
 
     def read(given: tuple[str, str]) -> Any:
@@ -404,8 +394,6 @@ def variables(folder: Path) -> Subject:
         match name:
             case cls if cls == TOKEN_VARIABLE:
                 require(found == word and len(found) >= 16, "another token")
-            case cls if cls == SHARED_FOLDER and found is not None:
-                require(found == folder / "private", "a folder that is not private")
             case cls if cls == MESHCAT_HOST:
                 require(word in ("127.0.0.1", "::1", "*"), "it listens elsewhere")
 

@@ -88,8 +88,6 @@ TRIED: dict[str, str] = {
     "baselines/policies/resnet.py": "weights of others",
     "baselines/training/record.py": "states of training runs",
     # policies, pages and servers
-    "fleet_tools/studio/photographs/photographer.py": "files of experiments, protocols, scenes",
-    "fleet_tools/studio/page_gate.py": "messages of the teleop page",
     "fleet_tools/studio/photographs/render_requests.py": "forms of the Blender server",
     "fleet_tools/policies/policy_client.py": "answers of policy servers",
     "fleet_tools/policies/confined.py": "answers of confined policies",
@@ -102,7 +100,6 @@ TRIED: dict[str, str] = {
     "fleet_tools/parallel/backend.py": "environment variables",
     "fleet_tools/parallel/cluster.py": "environment variables",
     "fleet_tools/perception/display.py": "environment variables",
-    "fleet_tools/utils/compiled.py": "environment variables",
     "fleet_tools/utils/drake_release.py": "environment variables",
     "fleet_tools/utils/libraries.py": "environment variables",
     "fleet_tools/parallel/ray_workers.py": "environment variables",
@@ -146,7 +143,6 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/policies/policy.py": _OWN,
     "fleet_tools/studio/pictures/clips.py": _OWN,
     "fleet_tools/blender.py": _VARIABLE,
-    "fleet_tools/utils/startup.py": _VARIABLE,
     "fleet_tools/view.py": _VARIABLE,
     "fleet_tools/utils/machine.py": "files of the system",
 }

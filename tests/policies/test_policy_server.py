@@ -27,6 +27,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from fleet_tools.errors import ConfigError, PolicyError
+from fleet_tools.policies import policy_server
 from fleet_tools.policies.array_codec import encode
 from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.policy_server import PolicyServer
@@ -239,7 +240,7 @@ class Hanging:
 
 
 def test_a_policy_that_hangs_does_not_hold_up_the_end(monkeypatch):
-    monkeypatch.setattr(PolicyServer, "farewell_s", 0.5)
+    monkeypatch.setattr(policy_server, "_FAREWELL_S", 0.25)
     with serving(Hanging) as server, opened(server) as client:
         client.recv()
         client.send(request(0, reset=True))

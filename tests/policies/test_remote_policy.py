@@ -276,13 +276,13 @@ def test_the_program_refuses_before_it_listens(checkpoints, tmp_path, capsys):
 
 
 def test_it_acts_through_wrappers_and_is_not_copied(checkpoints, hammer):
-    scaled = wrappers.RescaleAction(hammer, np.float32(-2), np.float32(2))
+    limited = wrappers.TimeLimit(hammer, 500)
     with serving_as(served_checkpoint(checkpoints["mlp"])) as server:
         for hiding in (wrappers.FlattenObservation(hammer), wrappers.StickyAction(hammer, 0.1)):
             with pytest.raises(ConfigError, match=type(hiding).__name__):
                 RemotePolicy(server.url, hiding)
         actions = []
-        for env in (hammer, scaled):
+        for env in (hammer, limited):
             observation, _ = env.reset(seed=0)
             policy = RemotePolicy(server.url, env)
             policy.reset()

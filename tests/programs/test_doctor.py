@@ -11,7 +11,7 @@ from support.hidden_modules import hide_modules
 from support.rendering import needs_gl
 
 from fleet_tools import doctor
-from fleet_tools.doctor import check_drake, function_probe, run_probes
+from fleet_tools.doctor import check_drake, probe
 from fleet_tools.utils.drake_release import ANY_RELEASE, INSTALL_COMMAND, installed_release
 from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command
 
@@ -90,6 +90,5 @@ def test_images_without_a_driver_are_missing_with_a_remedy(report, monkeypatch):
     status = {check["name"]: check["status"] for check in report["checks"]}
     assert status["Images (EGL)"] == "ok"
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_DIRS", "/nonexistent")
-    (result,) = run_probes([function_probe(doctor._rendering_time)])
-    check = doctor.check_rendering(result, simulates=True)
+    check = doctor.check_rendering(probe("rendering_time"), simulates=True)
     assert (check.status, check.remedy, check.needed) == ("missing", GL_COMMAND, False)

@@ -4,7 +4,7 @@ import pytest
 from support.hidden_modules import hide_modules
 
 from fleet_tools import doctor
-from fleet_tools.doctor import check_extras, import_probe, run_probes
+from fleet_tools.doctor import check_extras
 from fleet_tools.utils.libraries import OPTIONAL, Library, install_command
 
 ODD = Library("odd", "odd", "import", "be odd")
@@ -28,26 +28,6 @@ def test_each_extra_has_one_check_and_one_remedy(tmp_path, monkeypatch):
             assert (f"{library.distribution} is missing" in check.detail) == (
                 library.extra == extra
             )
-
-
-def test_what_crashes_raises_or_hangs_costs_no_other_probe_its_result(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "_TIMEOUT_S", 3.0)
-    monkeypatch.syspath_prepend(tmp_path)
-    codes = {
-        "dies": "import os; os.abort()",
-        "waits": "import time; time.sleep(60)",
-        "raises": "raise OSError('no')",
-        "bound": "import sys; assert 'fast' not in sys.modules",
-        "fast": "print('loud')",
-    }
-    for name, code in codes.items():
-        (tmp_path / f"{name}.py").write_text(code)
-    order = ["fast", "dies", "fast", "raises", "waits", "absent", "bound", "fast"]
-    results = list(run_probes([import_probe(name, "numpy") for name in order]))
-    expected = ["ok", "CrashError", "ok", "ProbeError", "ProbeError", "AbsentError", "ok", "ok"]
-    assert [
-        "ok" if isinstance(each, str) else type(each).__name__ for each in results
-    ] == expected  # "bound", which cannot live beside another one, had a process of its own
 
 
 @pytest.mark.parametrize(

@@ -12,26 +12,6 @@ from fleet_tools import __main__ as fleet_tools_program
 PROGRAMS = fleet_tools_program.PROGRAMS
 
 
-@pytest.mark.parametrize("program", ["fleet_tools", "fleet_tools.collect"])
-def test_ctrl_c_during_the_first_imports_ends_with_130_and_one_line(program, tmp_path):
-    code = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
-    (tmp_path / "gymnasium.py").write_text(code)
-    finished = run_command(sys.executable, "-m", program, "--help", PYTHONPATH=str(tmp_path))
-    assert (finished.returncode, finished.stderr) == (130, "fleet-tools: interrupted\n")
-
-
-def test_an_import_of_the_package_leaves_ctrl_c_alone(tmp_path):
-    (tmp_path / "user.py").write_text(
-        "import signal\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs may ignore it\n"
-        "import fleet_tools\n"
-        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
-    )
-    for arguments in (["-m", "user"], ["user.py"], ["-c", "import user"]):
-        done = run_command(sys.executable, *arguments, cwd=tmp_path, PYTHONPATH=str(ROOT))
-        assert done.returncode == 0, done.stderr
-
-
 def test_version_and_a_help_that_lists_every_program(capsys):
     for option in ("--version", "--help"):
         with pytest.raises(SystemExit) as stopped:

@@ -23,7 +23,7 @@ from fleet_tools.evaluation.result_folder import PACKED
 
 Main = Callable[[Sequence[str]], int]
 
-FORMATS = ("lerobot", "minari", "ply", "robomimic", "zarr")
+FORMATS = ("lerobot", "minari", "robomimic")
 
 
 # --- Programs: each with its arguments, for files beside the disk, and an output on it -----------
@@ -89,8 +89,6 @@ def exporting(name: str) -> Callable[[Path, Path], tuple[Main, list[str]]]:
     def export(beside: Path, output: Path) -> tuple[Main, list[str]]:
         from fleet_tools.dataset.__main__ import main
 
-        if name == "zarr":
-            pytest.importorskip("zarr")
         layout = {**OBSERVATION, "end_effector_pose": ((3, 4), "float64")}
         drawn = Drawn([5, 9, 3], [True] * 3, seed=1, labelled=True)
         write(beside / "data", drawn, a_header(layout))

@@ -72,7 +72,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("info {data} --seed 0", "give --output"),
         ("export {data} --to tfds", "tfds"),
         ("export {data}", "--to"),
-        ("export . --to zarr", "is not a dataset"),
+        ("export . --to lerobot", "is not a dataset"),
         ("export {data} --to robomimic --output {mesh}", "exists already"),
     ],
     "view": [

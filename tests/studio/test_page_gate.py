@@ -5,11 +5,9 @@ import importlib
 import logging
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,14 +15,13 @@ from urllib.parse import urlsplit
 import pytest
 import websockets.asyncio.server as websockets_server
 from support.clicking import PATIENCE_S, wait_until
-from support.processes import run_python
 from support.strangers import CAMERA, VISER_PROTOCOL, drag_message, open_socket, request
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.connection import Connection
 
 from fleet_tools.errors import ConfigError, MissingLibraryError
-from fleet_tools.studio.page_gate import MAX_UNOPENED, PageGate, open_viser, stop_viser
+from fleet_tools.studio.page_gate import PageGate, open_viser, stop_viser
 from fleet_tools.studio.teleoperation.devices import Inputs
 from fleet_tools.studio.teleoperation.page_server import Controls, PageServer
 
@@ -248,64 +245,6 @@ def test_of_many_that_come_at_once_one_is_served(served):
     still = [page for page in opened if page.protocol.state.name == "OPEN"]
     assert len(still) == 1
     still[0].close()
-
-
-# --- Load -------------------------------------------------------------------------------------
-
-FLOOD = """
-import json, resource, socket, struct, sys, time
-port, path = int(sys.argv[1]), sys.argv[2]
-hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
-beginnings = [b"", b"G", b"GET / HTTP/1.1\\r\\nHost: ",
-              b"GET / HTTP/1.1\\r\\n" + 99 * b"X: y\\r\\n",
-              b"\\x16\\x03\\x01", 2000 * b"x", f"GET {path} HTTP/1.1\\r\\n".encode()]
-held = []
-for k in range(1000):
-    try:
-        stranger = socket.create_connection(("127.0.0.1", port), 10)
-        if k % 5 == 0:  # a reset, maybe before it is accepted
-            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            stranger.close()
-            continue
-        stranger.sendall(beginnings[k % len(beginnings)])
-        held.append(stranger)
-    except OSError:
-        pass
-for _ in range(5):  # a byte now and then
-    time.sleep(0.2)
-    for stranger in held:
-        try:
-            stranger.send(b"a")
-        except OSError:
-            pass
-print(json.dumps(len(held)))
-"""
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-@pytest.mark.slow  # a thousand connections
-@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors")
-def test_a_thousand_strangers_delay_nobody(served):
-    before, most = descriptors(), [0]
-    with served.open() as page:
-        flooded = threading.Thread(
-            target=lambda: run_python(FLOOD, str(port_of(served)), served.socket)
-        )
-        flooded.start()
-        rounds = 0
-        while flooded.is_alive():
-            require_motion(served, page, 10)
-            most[0] = max(most[0], descriptors() - before)
-            rounds += 1
-        assert rounds > 10
-    assert most[0] < MAX_UNOPENED + 400  # asyncio accepts a hundred at once, and drops them later
-    wait_until(lambda: request(served.url)[0] == 200, "the page")
-    visit(served)
-    wait_until(lambda: descriptors() <= before + 2, "the end of connections")
 
 
 def test_halves_of_messages_end_their_own_connection(served):

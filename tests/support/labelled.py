@@ -59,9 +59,7 @@ def of_samples(*folders: Path) -> list[Step]:
 
 def of_export(format_name: str, output: Path) -> list[list[Step]]:
     """Returns the steps that learners read, by what they take for an episode."""
-    reader = {"lerobot": _lerobot, "minari": _minari, "robomimic": _robomimic, "zarr": _zarr}[
-        format_name
-    ]
+    reader = {"lerobot": _lerobot, "minari": _minari, "robomimic": _robomimic}[format_name]
     return [
         [
             Step(dataset, attempt, first + k, *row, last=k == len(rows) - 1)
@@ -79,12 +77,6 @@ def others_of(format_name: str, output: Path) -> list[tuple[int, int, bytes]]:
         actions = np.array(table["executed_action"], np.float32)
         assert not any(table["imitate"])
         numbers = zip(table["attempt"], table["step"], strict=True)
-    elif format_name == "zarr":
-        zarr = pytest.importorskip("zarr")
-        group = zarr.open(output, mode="r")["not_imitated"]
-        assert not group["imitate"][:].any()
-        actions = group["executed_action"][:]
-        numbers = zip(group["attempt"][:].tolist(), group["step"][:].tolist(), strict=True)
     else:
         known = {
             (step.attempt, step.step) for each in of_export(format_name, output) for step in each
@@ -118,17 +110,6 @@ def _lerobot(output: Path) -> Read:
             [row["dataset"], row["attempt"], row["first_step"]],
             (*(each[rows] for each in columns), table["imitate"][rows]),
         )
-
-
-def _zarr(output: Path) -> Read:
-    zarr = pytest.importorskip("zarr")
-    root = zarr.open(output, mode="r")
-    ends = root["meta/episode_ends"][:].tolist()
-    names = ("joint_position", "action", "executed_action", "imitate")
-    columns = [root["data"][name][:] for name in names]
-    for number, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        where = [int(root["meta"][name][number]) for name in ("dataset", "attempt", "first_step")]
-        yield where, tuple(each[begin:end] for each in columns)
 
 
 def _minari(output: Path) -> Read:

@@ -35,21 +35,3 @@ def write_ply(path: Path, points: np.ndarray, normals: np.ndarray | None = None)
     header += [*(f"property double {name}" for name in columns), "end_header\n"]
     path.write_bytes("\n".join(header).encode() + rows.astype("<f8").tobytes())
     return path
-
-
-def pcd(points: np.ndarray, **changed: str) -> bytes:
-    """Returns a cloud as a binary PCD file, with other entries of the header where given."""
-    header = {
-        "VERSION": "0.7",
-        "FIELDS": "x y z",
-        "SIZE": "4 4 4",
-        "TYPE": "F F F",
-        "COUNT": "1 1 1",
-        "WIDTH": str(len(points)),
-        "HEIGHT": "1",
-        "VIEWPOINT": "0 0 0 1 0 0 0",
-        "POINTS": str(len(points)),
-        "DATA": "binary",
-    } | changed
-    text = "".join(f"{key} {value}\n" for key, value in header.items())
-    return text.encode() + points.astype("<f4").tobytes()

@@ -10,15 +10,7 @@ from pathlib import Path
 from fleet_tools.config.values import differences
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.dataset.dataset_folder import Dataset
-from fleet_tools.dataset.export import (
-    FORMAT_NAMES,
-    FormatName,
-    lerobot,
-    minari,
-    ply,
-    robomimic,
-    zarr,
-)
+from fleet_tools.dataset.export import FORMAT_NAMES, FormatName, lerobot, minari, robomimic
 from fleet_tools.dataset.export.source import ExportSource
 from fleet_tools.dataset.header import Header
 from fleet_tools.envs.array_spec import layout_differences
@@ -38,7 +30,7 @@ class ExportFormat:
         opens: Returns the line of Python that opens an output.
         view: Whether an output holds links to the dataset's files, instead of copies.
         one_environment: Whether an output names one environment, in which all episodes were made.
-        executed: Name of the executed actions, beside those to imitate; None if it has no actions.
+        executed: Name of the executed actions, beside those to imitate.
         others: Where the steps not to imitate are, which its learners do not read.
         of_chunks: Whether its learners predict several actions at once.
         padding: How its learners are kept from imitating padding at the ends of short pieces.
@@ -48,13 +40,13 @@ class ExportFormat:
     suffix: str
     write: Callable[[ExportSource, Path, Path], list[str]]
     opens: Callable[[Path, Sequence[Dataset]], str]
+    executed: str
+    others: str
+    padding: str = ""
     target: Callable[[Path, Sequence[Dataset]], Path] = lambda output, datasets: output
     view: bool = False
     one_environment: bool = False
-    executed: str | None = None
-    others: str = ""
     of_chunks: bool = False
-    padding: str = ""
 
 
 def _export_format(name: FormatName) -> ExportFormat:
@@ -75,14 +67,12 @@ def _export_format(name: FormatName) -> ExportFormat:
                 "-minari",
                 minari.write,
                 minari.opens,
-                minari.target,
+                target=minari.target,
                 view=True,
                 one_environment=True,
                 executed="infos/executed_actions",
                 others="data/whole.hdf5",
             )
-        case "ply":
-            return ExportFormat("-ply", ply.write, ply.opens)
         case "robomimic":
             return ExportFormat(
                 "-robomimic.hdf5",
@@ -93,17 +83,6 @@ def _export_format(name: FormatName) -> ExportFormat:
                 executed="executed_actions",
                 others="the group `whole`",
                 padding="sequences repeat the last step of a piece; train.seq_length=1 does not",
-            )
-        case "zarr":
-            return ExportFormat(
-                ".zarr",
-                zarr.write,
-                zarr.opens,
-                executed="executed_action",
-                others="the group `not_imitated`",
-                of_chunks=True,
-                padding="diffusion policy repeats actions beyond a piece, unless its dataset has "
-                "pad_before=0 pad_after=0, and skips pieces that are shorter than its horizon",
             )
 
 
@@ -188,7 +167,6 @@ def export_dataset(
         output = folder.with_name(folder.name + export_format.suffix)
     target = export_format.target(output, datasets)
     _refuse_existing(target)
-    whole = whole or not export_format.executed
     source = ExportSource(datasets, failures, export_format.of_chunks, whole, quiet)
     _require_episodes(source)
     with _complete(target) as aside:
@@ -238,8 +216,6 @@ def _imitation(source: ExportSource, export_format: ExportFormat) -> list[str]:
     noisy = sum(len(each.noise_steps) for each in labels)
     corrected = sum(len(each.learner_steps) for each in labels)
     lines = []
-    if export_format.executed is None:
-        return lines
     if noisy:
         where = f"they are in {export_format.others}, which learners do not read"
         if source.whole:

@@ -266,8 +266,8 @@ class ImportOptions(cli.Options):
     """
 
     files: Annotated[tuple[Path, ...], Positional]
-    """Mesh file (STL, OBJ, PLY, OFF, DAE, GLB or GLTF), or the views of a scan (PCD, or PLY without
-    faces)."""
+    """Mesh file (STL, OBJ, PLY, OFF, DAE, GLB or GLTF), or the views of a scan (PLY without faces).
+    """
     kind: Kind
     """Whether the model is a tool or an object."""
     family: ModelName

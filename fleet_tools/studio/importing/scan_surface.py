@@ -1,7 +1,6 @@
-"""Registers the views of a scan, and reconstructs its surface."""
+"""Reconstruction of the surface of a scan."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,161 +12,10 @@ from fleet_tools.assets.solids import Solid, area_vectors, joined
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.apart import call_apart
 from fleet_tools.studio.importing.mesh_file import RawMesh
-from fleet_tools.studio.importing.repair import as_manifold, cleaned, from_manifold, repaired_shells
-from fleet_tools.studio.importing.scan_files import ScanView, read_views
+from fleet_tools.studio.importing.repair import cleaned, repaired_shells
+from fleet_tools.studio.importing.scan_files import ScanCloud, read_views
 from fleet_tools.studio.importing.settings import ScanSettings
 from fleet_tools.utils.libraries import require
-
-REACHES = (10.0, 5.0, 2.0)
-"""Largest distance between corresponding points, in voxels; one registration after the other."""
-ROUNDS = 2
-LEAST_OVERLAP = 0.2
-"""Share of a view's points that must lie on the surface of the other views."""
-
-
-def aligned(views: Sequence[ScanView], voxel: float, library: ModuleType) -> list[ScanView]:
-    """Registers each view to all others by ICP (Chen and Medioni 1991), point to plane.
-
-    The first view stays; the one that overlaps most with those registered is next.
-
-    Args:
-        views: The views, roughly aligned.
-        voxel: Size of the details, in the unit of the files.
-        library: Open3D.
-
-    Raises:
-        ConfigError: A view overlaps too little with the others.
-    """
-    coarse = [_cloud(view, voxel, library) for view in views]
-    poses = {0: np.eye(4)}
-    while len(poses) < len(views):
-        model = _union(coarse, poses, library)
-        rest = [k for k in range(len(views)) if k not in poses]
-        shares = [_overlap(coarse[k], model, REACHES[0] * voxel, np.eye(4), library) for k in rest]
-        best = rest[int(np.argmax(shares))]
-        poses[best] = _registered(coarse[best], model, np.eye(4), voxel, library)
-        _check(
-            views[best], _overlap(coarse[best], model, REACHES[-1] * voxel, poses[best], library)
-        )
-    for _ in range(ROUNDS if len(views) > 2 else 0):
-        for k in range(1, len(views)):
-            others = {j: X for j, X in poses.items() if j != k}
-            poses[k] = _registered(
-                coarse[k], _union(coarse, others, library), poses[k], voxel, library
-            )
-    return [view.moved(poses[k]) for k, view in enumerate(views)]
-
-
-def _cloud(view: ScanView, voxel: float, library: ModuleType) -> Any:
-    cloud = library.geometry.PointCloud(library.utility.Vector3dVector(view.points))
-    cloud = cloud.voxel_down_sample(voxel)
-    cloud.estimate_normals(library.geometry.KDTreeSearchParamHybrid(3 * voxel, 30))
-    return cloud
-
-
-def _union(clouds: Sequence[Any], poses: dict[int, np.ndarray], library: ModuleType) -> Any:
-    model = library.geometry.PointCloud()
-    for k in sorted(poses):
-        model += library.geometry.PointCloud(clouds[k]).transform(poses[k])
-    return model
-
-
-def _registered(
-    cloud: Any, model: Any, X: np.ndarray, voxel: float, library: ModuleType
-) -> np.ndarray:
-    icp = library.pipelines.registration
-    method = icp.TransformationEstimationPointToPlane(icp.HuberLoss(voxel))
-    for reach in REACHES:
-        X = icp.registration_icp(cloud, model, reach * voxel, X, method).transformation
-    return np.array(X)
-
-
-def _overlap(cloud: Any, model: Any, reach: float, X: np.ndarray, library: ModuleType) -> float:
-    return library.pipelines.registration.evaluate_registration(cloud, model, reach, X).fitness
-
-
-def _check(view: ScanView, overlap: float) -> None:
-    if overlap < LEAST_OVERLAP:
-        raise ConfigError(
-            f"{view.name} overlaps with the other views by {overlap:.0%} of its points; "
-            f"{LEAST_OVERLAP:.0%} are needed to register it. Align it more closely, add views "
-            "between, or leave out --align if the views are aligned."
-        )
-
-
-CLEARANCE = 2.0
-"""Distance from the table within which points count as the table's, in voxels."""
-LEAST_SHARE = 0.1
-"""Share of the points that a table must have."""
-_ITERATIONS = 2000
-
-
-@dataclass(frozen=True, eq=False)
-class TablePlane:
-    """A plane, normal . p = offset, with the thing where normal . p is larger.
-
-    Attributes:
-        normal: (3,), unit vector.
-        offset: In the unit of the files.
-    """
-
-    normal: np.ndarray
-    offset: float
-
-    def heights(self, points: np.ndarray) -> np.ndarray:
-        """Returns the heights of points (n, 3) above the table, (n,)."""
-        return points @ self.normal - self.offset
-
-
-def find_table(points: np.ndarray, voxel: float, library: ModuleType) -> TablePlane:
-    """Finds the plane that most points lie in.
-
-    Args:
-        points: (n, 3).
-        voxel: Size of the details.
-        library: Open3D.
-
-    Raises:
-        ConfigError: No plane holds enough of them.
-    """
-    library.utility.random.seed(0)
-    cloud = library.geometry.PointCloud(library.utility.Vector3dVector(points))
-    plane, _ = cloud.segment_plane(voxel, 3, _ITERATIONS)
-    normal, offset = np.array(plane[:3]), -float(plane[3])
-    for _ in range(5):  # the samples of the random search no longer matter
-        on = np.abs(points @ normal - offset) < voxel
-        middle = points[on].mean(axis=0)
-        normal = np.linalg.svd(points[on] - middle, full_matrices=False)[2][-1]
-        offset = float(normal @ middle)
-    share = float(np.mean(np.abs(points @ normal - offset) < CLEARANCE * voxel))
-    if share < LEAST_SHARE:
-        raise ConfigError(
-            f"Found no table: the plane with most points holds {share:.0%} of them. Leave out "
-            "--table, or crop the scan (--crop)."
-        )
-    heights = points @ normal - offset
-    below = np.count_nonzero(heights < -CLEARANCE * voxel)
-    above = np.count_nonzero(heights > CLEARANCE * voxel)
-    return TablePlane(normal, offset) if above >= below else TablePlane(-normal, -offset)
-
-
-def cut_at(table: TablePlane, solid: Solid) -> Solid:
-    """Returns the part of a closed surface above the table, closed by a flat face.
-
-    Raises:
-        ConfigError: The surface cannot be cut.
-        MissingLibraryError: The library that does it is absent.
-    """
-    require("manifold3d", "cut the surface at the table")
-    manifold = as_manifold(solid)
-    cut = None if manifold is None else manifold.trim_by_plane(table.normal, table.offset)
-    if cut is None or not cut.num_tri():
-        raise ConfigError(
-            "The surface cannot be cut at the table: it is not closed, or lies below the table. "
-            "Try another --voxel, or crop the scan (--crop)."
-        )
-    return from_manifold(cut)
-
 
 NEIGHBOURHOOD = 3.0
 """Radius within which a normal is estimated and points support each other, in voxels."""
@@ -183,16 +31,16 @@ _SCALE = 1.1
 _DEPTHS = (5, 10)
 
 
-def oriented(views: Sequence[ScanView], voxel: float, library: ModuleType) -> Any:
+def oriented(views: Sequence[ScanCloud], voxel: float, library: ModuleType) -> Any:
     """Returns the points of all views, a voxel apart in each, with normals and without outliers.
 
     Each view is thinned out by itself, since the two sides of a blade are seen from different
-    places. Normals are the files'; otherwise they are estimated, and point to the camera.
-    Without a camera they are made consistent along the surface (Hoppe et al., "Surface
-    Reconstruction from Unorganized Points", 1992), which fails at thin parts.
+    places. Normals are the files'; otherwise they are estimated, and made consistent along the
+    surface (Hoppe et al., "Surface Reconstruction from Unorganized Points", 1992), which fails at
+    thin parts.
 
     Args:
-        views: The views, registered.
+        views: The views, in one frame.
         voxel: Size of the details, in the unit of the files.
         library: Open3D.
 
@@ -207,7 +55,7 @@ def oriented(views: Sequence[ScanView], voxel: float, library: ModuleType) -> An
     if count < LEAST_POINTS:
         raise ConfigError(
             f"The scan has {count} usable points at a spacing of {voxel:.3g}; {LEAST_POINTS} are "
-            "needed. Scan it more densely, or give another --voxel or --crop."
+            "needed. Scan it more densely, or give another --voxel."
         )
     points = np.array(union.points)
     thickness = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)[-1] / np.sqrt(count)
@@ -219,7 +67,7 @@ def oriented(views: Sequence[ScanView], voxel: float, library: ModuleType) -> An
     return union
 
 
-def _oriented(view: ScanView, voxel: float, library: ModuleType) -> Any:
+def _oriented(view: ScanCloud, voxel: float, library: ModuleType) -> Any:
     cloud = library.geometry.PointCloud(library.utility.Vector3dVector(view.points))
     if view.normals is not None:
         cloud.normals = library.utility.Vector3dVector(view.normals)
@@ -228,9 +76,7 @@ def _oriented(view: ScanView, voxel: float, library: ModuleType) -> Any:
         return cloud
     cloud = cloud.voxel_down_sample(voxel)
     cloud.estimate_normals(library.geometry.KDTreeSearchParamHybrid(NEIGHBOURHOOD * voxel, 20))
-    if view.camera is not None:
-        cloud.orient_normals_towards_camera_location(view.camera)
-    elif len(cloud.points) > LEAST_NEIGHBOURS:
+    if len(cloud.points) > LEAST_NEIGHBOURS:
         cloud.orient_normals_consistent_tangent_plane(20)
         gaps = np.asarray(cloud.points) - cloud.get_center()
         if (gaps * np.asarray(cloud.normals)).sum() < 0:
@@ -270,8 +116,8 @@ def _main_part(mesh: Any) -> tuple[Solid, list[str]]:
     others = np.delete(areas, main)
     if others.max(initial=0.0) > STRAY * areas[main]:
         raise ConfigError(
-            "The scan has several separate surfaces; expected one object. Crop the scan (--crop), "
-            "remove the table (--table), or add views."
+            "The scan has several separate surfaces; expected one object. Remove the table and all "
+            "else from it, or add views."
         )
     mesh.remove_triangles_by_mask(part != main)
     mesh.remove_unreferenced_vertices()
@@ -293,7 +139,7 @@ def closed(solid: Solid) -> Solid:
     if not all(shell.closed for shell in shells):
         raise ConfigError(
             "The scan's surface is not closed: too much of the object was not seen. Add views, "
-            "align them (--poses, --align), or remove the table (--table)."
+            "register them more closely, or remove the table from them."
         )
     return joined(*(shell.solid for shell in shells))
 
@@ -336,39 +182,25 @@ def scanned_mesh(files: Sequence[Path], settings: ScanSettings) -> RawMesh:
         MissingLibraryError: Open3D is absent.
         NativeLibraryError: It failed.
     """
-    remedy = "Crop the scan (--crop), or give another --voxel."
+    remedy = "Crop the scan, or give another --voxel."
     return call_apart("Open3D", remedy, _scanned_mesh, files, settings)
 
 
 def _scanned_mesh(files: Sequence[Path], settings: ScanSettings) -> RawMesh:
     library = require("open3d", "make a surface of a scan")
-    views, notes = read_views(files, settings)
+    views, notes = read_views(files)
     voxel = _voxel(views, settings.voxel)
-    if settings.align and len(views) > 1:
-        views = aligned(views, voxel, library)
-        notes.append(f"registered {len(views) - 1} view(s) to the others")
-    table = None
-    if settings.table:
-        table = find_table(np.concatenate([view.points for view in views]), voxel, library)
-        above = [view.chosen(table.heights(view.points) > CLEARANCE * voxel) for view in views]
-        views = [view for view in above if len(view.points)]
-        if not views:
-            raise ConfigError("Found nothing above the table. Leave out --table.")
-        voxel = _voxel(views, settings.voxel)
-        notes.append("cut off the table")
     cloud = oriented(views, voxel, library)
     points = np.array(cloud.points)
     solid, strays = poisson_surface(cloud, voxel, library)
     notes += strays
     solid = closed(solid)
-    if table is not None:
-        solid = cut_at(table, solid)
-    notes += _coverage(solid, points, voxel, settings.max_unseen, table)
+    notes += _coverage(solid, points, voxel, settings.max_unseen)
     notes.append(f"made a surface of {len(points)} points with details of {voxel:.4g}")
     return RawMesh(solid.vertices, solid.triangles, tuple(notes))
 
 
-def _voxel(views: Sequence[ScanView], given: float | None) -> float:
+def _voxel(views: Sequence[ScanCloud], given: float | None) -> float:
     """Returns the size of details: the longest side's, but no finer than points are apart."""
     points = np.concatenate([view.points for view in views])
     low, high = np.percentile(points, [0.1, 99.9], axis=0)  # few points may be far away
@@ -382,28 +214,23 @@ def _voxel(views: Sequence[ScanView], given: float | None) -> float:
     if longest / given > MAX_CELLS:
         raise ConfigError(
             f"--voxel {given:g} is too fine for a scan of {longest:.4g}: give at least "
-            f"{longest / MAX_CELLS:.3g}, or crop the scan (--crop)."
+            f"{longest / MAX_CELLS:.3g}, or crop the scan."
         )
     return given
 
 
-def _coverage(
-    solid: Solid, points: np.ndarray, voxel: float, max_unseen: float, table: TablePlane | None
-) -> list[str]:
+def _coverage(solid: Solid, points: np.ndarray, voxel: float, max_unseen: float) -> list[str]:
     """Returns a note on what was not seen.
 
     Raises:
         ConfigError: It is too much.
     """
-    if table is not None:  # the face on it cannot be seen
-        on_table = np.abs(table.heights(solid.vertices)) < 1e-6 * voxel
-        solid = replace(solid, triangles=solid.triangles[~on_table[solid.triangles].all(axis=1)])
     share, farthest = unseen(solid, points, voxel)
     if share > max_unseen:
         raise ConfigError(
             f"{share:.0%} of the surface was not seen, up to {farthest:.3g} away from a point; at "
-            f"most {max_unseen:.0%} is allowed. Add views, align them (--poses, --align), remove "
-            "the table (--table), or raise --max-unseen."
+            f"most {max_unseen:.0%} is allowed. Add views, register them more closely, remove the "
+            "table from them, or raise --max-unseen."
         )
     if share < REMARKABLE:
         return []

@@ -77,14 +77,6 @@ def _grasp(text: str) -> Pose:
     return Pose(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
 
 
-def _box(text: str) -> tuple[Vector3, Vector3]:
-    *low, x, y, z = _numbers(text, "X,Y,Z,X,Y,Z")
-    low, high = _vector(",".join(map(str, low)), "X,Y,Z"), (x, y, z)
-    if not all(a < b for a, b in zip(low, high, strict=True)):
-        raise ValueError(f"expected the lowest corner, then the highest one; given: {text}")
-    return low, high
-
-
 def _range(text: str) -> tuple[float, float]:
     low, high = _numbers(text, "LOW,HIGH")
     if not low < high:
@@ -126,9 +118,6 @@ ScaleArgument = Annotated[
     notation(_scale, "{auto," + ",".join(UNITS) + ",NUMBER}", lambda scale: str(scale or "auto")),
 ]
 """Metres per unit of a file; None is to be guessed."""
-
-BoxArgument = Annotated[tuple[Vector3, Vector3] | None, notation(_box, "X,Y,Z,X,Y,Z")]
-"""Lowest and highest corner of a box, in the unit of the file."""
 
 ColourArgument = Annotated[Vector3 | None, notation(_colour, "R,G,B")]
 """Red, green and blue, from 0 to 1."""
@@ -240,17 +229,8 @@ class GeometrySettings(OptionGroup):
 
 
 class ScanSettings(OptionGroup):
-    """Point clouds of a scan, each file a view; lengths are in the unit of the files."""
+    """Point clouds of a scan, each file a view, in one frame; lengths are in their unit."""
 
-    crop: BoxArgument = None
-    """Box by its lowest and highest corner; points outside are left out."""
-    table: bool = False
-    """The thing stands on a table, the plane with most points: it is cut off there."""
-    poses: Path | None = None
-    """YAML file with the key X_WC: the pose of the camera, four rows of four numbers, by the name
-    of each file (default: files are in one frame)."""
-    align: bool = False
-    """Register the views to each other by ICP, from the alignment that they have."""
     voxel: Positive | None = None
     """Size of the smallest details (default: 1/256 of the longest side, or the spacing of points).
     """

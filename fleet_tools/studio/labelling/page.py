@@ -11,15 +11,10 @@ import numpy as np
 from fleet_tools.assets.solids import Solid
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.studio.checking.program import report_text
-from fleet_tools.studio.labelling.expert_trial import ExpertMotion, TrialProcess
+from fleet_tools.studio.labelling.expert_trial import TrialProcess
 from fleet_tools.studio.labelling.panel import Panel, literal, literal_html, plain
-from fleet_tools.studio.labelling.picking import pick, size
-from fleet_tools.studio.labelling.scene_view import (
-    FIELD_OF_VIEW,
-    ExpertPlayer,
-    WorkView,
-    view_of,
-)
+from fleet_tools.studio.labelling.picking import size
+from fleet_tools.studio.labelling.scene_view import FIELD_OF_VIEW, WorkView, view_of
 from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
 from fleet_tools.studio.labelling.subjects import find_example
 from fleet_tools.studio.page_gate import open_viser, stop_viser
@@ -65,8 +60,6 @@ class LabelPage:
         self.session, self._scenes, self._seed, self._task = session, scenes, seed, task
         self._lock = threading.RLock()
         self._trial: TrialProcess | None = None
-        self._motion: ExpertMotion | None = None
-        self._playing: ExpertPlayer | None = None
         self._drawn: Solid | None = None
         purpose = "show the page on which a mesh is labelled"
         gate, self.server = open_viser(port, purpose, "Fleet-Tools label")
@@ -83,22 +76,18 @@ class LabelPage:
         self._view = WorkView(self.server.scene, names, self._example, self._clicked)
         self._handles = self._add_handles("point_handles", rotates=False)
         self._hand_handles = self._add_handles("hand_handles", rotates=True)
-        self.server.scene.on_click()(self._clicked_anywhere)
         self._panel = Panel(self.server.gui, session, self._act)
         self._panel.save.on_click(lambda _: self._save())
-        self._panel.watch.on_click(lambda _: self._toggle_motion())
-        self.server.initial_camera.fov = FIELD_OF_VIEW
         self._draw()
-        self._look_at_work()
-        self.server.on_client_connect(self._follow_shape)
+        camera = self.server.initial_camera
+        camera.fov = FIELD_OF_VIEW
+        camera.position, camera.look_at = view_of(session.surface, self._example)
 
     def close(self) -> None:
         """Ends the trial that may run, and the page."""
         with self._lock:
             if self._trial is not None:
                 self._trial.stop()
-            if self._playing is not None:
-                self._playing.end()
         stop_viser(self.server)
 
     # --- Actions -----------------------------------------------------------------------------
@@ -117,23 +106,11 @@ class LabelPage:
     def _clicked(self, origin: np.ndarray, direction: np.ndarray) -> None:
         self._act(lambda: self.session.click(origin, direction))
 
-    def _clicked_anywhere(self, event: "viser.SceneClickEvent") -> None:
-        """Says so where a click on the example meets no mesh behind it."""
-        surface, example = self.session.surface, self._example
-        ray = np.array(event.ray_origin, float), np.array(event.ray_direction, float)
-        if example is None or self._playing is not None or pick(surface, *ray) is not None:
-            return
-        if pick(example.beside(surface).surface, *ray) is not None:
-            text = f"It shows where the labels of a {self.session.subject.identity.family} are."
-            self._notify("This is the example", f"{text} Click on your mesh above it.")
-
     def _save(self) -> None:
         """Writes the model, and lets the expert try it."""
         with self._lock:
             if self._trial is not None:
                 self._trial.stop()
-            self._end_motion()
-            self._motion, self._panel.watch.visible = None, False
             self._panel.save.disabled = True
             self._panel.details.content, began = "", time.monotonic()
 
@@ -158,46 +135,18 @@ class LabelPage:
         threading.Thread(target=self._follow, args=(trial, lines), daemon=True).start()
 
     def _follow(self, trial: TrialProcess, lines: list[str]) -> None:
-        """Shows what a trial says."""
-        for message in trial.messages():
-            with self._lock:
-                if trial is not self._trial:
-                    return
-                match message:
-                    case dict():
-                        lines = lines[:-1]
-                        text = literal_html(report_text(message))
-                        self._panel.details.content = f'<pre style="{_REPORT_STYLE}">{text}</pre>'
-                    case str():
-                        lines = [*lines, f"**The check failed.** {literal(message)}"]
-                    case motion:
-                        self._motion = motion
-                        lines = [
-                            *lines,
-                            f"To watch: {literal(motion.title)}, **{literal(motion.outcome)}**.",
-                        ]
-                        self._panel.watch.label = "Watch the expert"
-                        self._panel.watch.visible = True
-                self._panel.report.content = "\n\n".join(lines)
-
-    def _toggle_motion(self) -> None:
+        """Shows what a trial finds."""
+        found = trial.result()
         with self._lock:
-            if self._playing is not None:
-                self._end_motion()
-            elif self._motion is not None:
-                self._view.show(False)
-                self._playing = ExpertPlayer(self.server, self._motion)
-                self._panel.watch.label = "Back to the labels"
-                self._look_at_expert()
-            self._draw()
-
-    def _end_motion(self) -> None:
-        if self._playing is not None:
-            self._playing.end()
-            self._playing = None
-            self._panel.watch.label = "Watch the expert"
-            self._view.show(True)
-            self._look_at_work()
+            if trial is not self._trial or found is None:
+                return
+            lines = lines[:-1]
+            if isinstance(found, str):
+                lines.append(f"**The check failed.** {literal(found)}")
+            else:
+                text = literal_html(report_text(found))
+                self._panel.details.content = f'<pre style="{_REPORT_STYLE}">{text}</pre>'
+            self._panel.report.content = "\n\n".join(lines)
 
     # --- Drawing -----------------------------------------------------------------------------
 
@@ -250,38 +199,6 @@ class LabelPage:
                 self.session.place(np.array(target.position, float))
 
         self._act(place)
-
-    def _look_at_work(self) -> None:
-        """Shows the mesh and the example to all who see the page, and to those who open it."""
-        camera = self.server.initial_camera
-        camera.position, camera.look_at = view_of(self.session.surface, self._example)
-        for client in self.server.get_clients().values():
-            self._fit(client)
-
-    def _fit(self, client: "viser.ClientHandle") -> None:
-        """Shows the work in a client's window."""
-        eye, target = view_of(self.session.surface, self._example, client.camera.aspect)
-        client.camera.position, client.camera.look_at = eye, target
-
-    def _follow_shape(self, client: "viser.ClientHandle") -> None:
-        """Shows the work to a client again whenever the shape of its window changes."""
-        fitted: list[float] = []
-
-        def fit(_: object = None) -> None:
-            aspect = client.camera.aspect
-            if fitted[-1:] != [aspect] and self._playing is None:
-                fitted.append(aspect)
-                self._fit(client)
-
-        client.camera.on_update(fit)
-        fit()
-
-    def _look_at_expert(self) -> None:
-        """Shows the arm to all who see the page, and to those who open it."""
-        clients = self.server.get_clients().values()
-        for camera in (self.server.initial_camera, *(client.camera for client in clients)):
-            camera.position = np.array([1.5, -0.9, 0.8])
-            camera.look_at = np.array([0.4, 0.0, 0.2])
 
     def _notify(self, title: str, text: str) -> None:
         for client in self.server.get_clients().values():

@@ -78,13 +78,11 @@ class Panel:
         self._between = gui.add_checkbox("Middle of two clicks", False)
         self._when(self._between, lambda value: setattr(session, "between", value))
         self._derive = self._button("Derive", session.derive)
-        self._mirror = self._button("Mirror", session.mirror)
         self._turn = self._button("Turn the hand by 90°", session.turn_hand)
         self._undo = self._button("Undo", session.undo, color="gray")
         self._add_size()
         self._status = gui.add_markdown("")
         self.save = gui.add_button("Save and check", color="green")
-        self.watch = gui.add_button("Watch the expert", visible=False)
         self.report = gui.add_markdown("")
         self.details = gui.add_html("")
 
@@ -104,10 +102,6 @@ class Panel:
         if meaning.derived is not None:
             self._derive.label = plain(f"Put {item} {meaning.derived.words}")
             self._derive.disabled = not all(map(session.is_labelled, meaning.derived.of))
-        self._mirror.visible = meaning.partner is not None
-        if meaning.partner is not None:
-            self._mirror.label = f"Put {item} at the mirror image of {meaning.partner}"
-            self._mirror.disabled = not session.is_labelled(meaning.partner)
         self._undo.disabled = not session.can_undo
         sides = " x ".join(
             f"{1000 * side:.1f}" for side in np.ptp(session.surface.vertices, axis=0)

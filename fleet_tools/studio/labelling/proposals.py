@@ -1,52 +1,21 @@
-"""Proposals from labels: mirror images, and the pose of the hand on the handle.
-
-A plane in which a body is symmetric passes through the centroid of its surface, and its normal is
-an eigenvector of the surface's second moment. Three planes are the only candidates, unless two
-eigenvalues coincide.
+"""The proposed pose of the hand on a handle.
 
 The frame G of the hand has its origin in the middle of the handle, x along it to the working end,
 and z away from the palm (`fleet_tools.assets.model_description`).
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.assets.solids import Solid, area_vectors
 from fleet_tools.config.geometry import Pose
-from fleet_tools.studio.labelling.picking import Hit, nearest, outward, size
-
-SYMMETRIC = 0.01
-"""Largest mismatch of a plane in which labels are mirrored, relative to the longest side."""
-
-MAX_SAMPLES = 64
-"""Number of vertices whose mirror images are compared with the surface."""
+from fleet_tools.studio.labelling.picking import Hit, outward
 
 REACH = 0.05
 """Distance from a click within which the surface belongs to the handle, m."""
 
 HALF_GRIP = 0.015
 """Distance on either side of the click at which the handle's middle is looked for, m."""
-
-
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """A plane, and how well a surface is symmetric in it.
-
-    Attributes:
-        point: A point of it, (3,).
-        normal: Its unit normal, (3,).
-        mismatch: Largest distance of a mirrored vertex from the surface.
-    """
-
-    point: np.ndarray
-    normal: np.ndarray
-    mismatch: float = 0.0
-
-    def mirrored(self, point: np.ndarray) -> np.ndarray:
-        """Returns the mirror image of a point, (3,)."""
-        return point - 2 * ((point - self.point) @ self.normal) * self.normal
 
 
 def centroid(surface: Solid) -> np.ndarray:
@@ -70,39 +39,6 @@ def principal_axes(surface: Solid) -> np.ndarray:
     moment += 9 * np.einsum("n,ni,nj->ij", areas, middles, middles)
     _, vectors = np.linalg.eigh(moment)
     return vectors.T[::-1]
-
-
-def symmetry_planes(surface: Solid) -> list[Plane]:
-    """Returns the planes in which a surface is symmetric, at most three; they are orthogonal."""
-    centre = centroid(surface)
-    vertices = np.unique(surface.triangles)
-    sampled = surface.vertices[vertices[:: max(1, len(vertices) // MAX_SAMPLES)]]
-    found = []
-    for axis in principal_axes(surface):
-        plane = Plane(centre, axis)
-        images = [plane.mirrored(point) for point in sampled]
-        mismatch = max(float(np.linalg.norm(nearest(surface, p).point - p)) for p in images)
-        if mismatch <= SYMMETRIC * size(surface):
-            found.append(Plane(centre, axis, mismatch))
-    return found
-
-
-def mirror_image(planes: list[Plane], point: np.ndarray) -> np.ndarray | None:
-    """Returns the mirror image of a point, (3,), in the plane that it is farthest from.
-
-    So a label on the left goes to the right, and one above goes below. The image of the image is
-    the point.
-
-    Args:
-        planes: Orthogonal planes through one point.
-        point: The point, (3,).
-
-    Returns:
-        The image; None if there is no plane, or the point lies in all of them.
-    """
-    images = [plane.mirrored(point) for plane in planes]
-    far = [float(np.linalg.norm(image - point)) for image in images]
-    return images[int(np.argmax(far))] if far and max(far) > 0 else None
 
 
 def _middles(surface: Solid) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,5 @@
-"""Drawing of the labelling page: mesh, labels, example, and the expert's trial."""
+"""Drawing of the labelling page: mesh, labels and example."""
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,18 +9,9 @@ from fleet_tools.assets.solids import Solid, box, joined
 from fleet_tools.config.geometry import Pose
 from fleet_tools.studio.labelling.picking import size
 from fleet_tools.studio.labelling.subjects import Example
-from fleet_tools.studio.viser_links import ViserLinks
 
 if TYPE_CHECKING:
     import viser
-
-    from fleet_tools.studio.labelling.expert_trial import ExpertMotion
-
-FRAMES_PER_S = 24
-"""Rate at which links are moved."""
-
-PAUSE_S = 1.0
-"""Pause before the episode is played again."""
 
 MESH, EXAMPLE, HAND = (176, 182, 190), (214, 200, 178), (72, 110, 170)
 """Colours, red, green and blue to 255."""
@@ -45,9 +35,6 @@ FIELD_OF_VIEW = 0.7
 
 SEEN_FROM = np.array([-0.25, -0.9, 0.4])
 """Direction from which the camera looks at first."""
-
-NARROW, FREE_HEIGHT = 0.75, 0.4
-"""Aspect of images below which the panel lies over them, and the share above it that is free."""
 
 Click = Callable[[np.ndarray, np.ndarray], None]
 """Receives origin and direction of a ray, (3,) each, in M."""
@@ -89,11 +76,7 @@ class WorkView:
         self._scene, self._colours, self._on_click = scene, colours(names), on_click
         self._example = example
         self._shown: set[str] = set()
-        self._root = scene.add_frame("/work", show_axes=False)
-
-    def show(self, visible: bool) -> None:
-        """Shows or hides everything."""
-        self._root.visible = visible
+        scene.add_frame("/work", show_axes=False)
 
     def draw_surface(self, surface: Solid) -> None:
         """Draws the mesh, in M, and the example beside it."""
@@ -187,61 +170,17 @@ class WorkView:
         )
 
 
-def view_of(
-    surface: Solid, example: Example | None, aspect: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
+def view_of(surface: Solid, example: Example | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns eye and target of a camera, (3,) each, in M, m, that sees surface and example.
 
     Args:
         surface: The surface.
         example: The example, see `Example.beside`.
-        aspect: Width of the camera's image divided by its height. Of high ones, the panel covers
-            the lower part.
     """
     low, high = surface.bounds()
     if example is not None:
         own_low, own_high = example.beside(surface).surface.bounds()
         low, high = np.minimum(low, own_low), np.maximum(high, own_high)
-    free = FREE_HEIGHT if aspect < NARROW else 1.0
-    slope = np.tan(FIELD_OF_VIEW / 2)
-    distance = np.linalg.norm(high - low) / 2 / slope / min(1.0, aspect, free)
-    towards = SEEN_FROM / np.linalg.norm(SEEN_FROM)
-    up = np.array([0.0, 0.0, 1.0]) - towards[2] * towards
-    target = (low + high) / 2 - (1 - free) * distance * slope * up / np.linalg.norm(up)
-    return target + distance * towards, target
-
-
-# --- The expert's episode ---------------------------------------------------------------------
-
-
-class ExpertPlayer:
-    """An episode that is played in a loop.
-
-    Args:
-        server: The page.
-        motion: The episode.
-    """
-
-    def __init__(self, server: "viser.ViserServer", motion: "ExpertMotion") -> None:
-        self._motion = motion
-        self._ended = threading.Event()
-        self._links = ViserLinks(server, "/expert", motion.links)
-        self._links.place(motion.poses[0])
-        self._thread = threading.Thread(target=self._play, daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Stops and removes it."""
-        self._ended.set()
-        self._thread.join()
-        self._links.remove()
-
-    def _play(self) -> None:
-        poses, step = self._motion.poses, self._motion.rate_hz / FRAMES_PER_S
-        while not self._ended.is_set():
-            for at in np.arange(0.0, len(poses) - 1 + 1e-9, step):
-                k = min(int(at), len(poses) - 2)
-                self._links.place(poses[k].toward(poses[k + 1], at - k))
-                if self._ended.wait(1 / FRAMES_PER_S):
-                    return
-            self._ended.wait(PAUSE_S)
+    distance = np.linalg.norm(high - low) / 2 / np.tan(FIELD_OF_VIEW / 2)
+    target = (low + high) / 2
+    return target + distance * SEEN_FROM / np.linalg.norm(SEEN_FROM), target

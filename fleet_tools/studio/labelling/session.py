@@ -22,12 +22,7 @@ from fleet_tools.studio.labelling.labels import (
     write_draft,
 )
 from fleet_tools.studio.labelling.picking import Hit, Snap, across, behind, nearest, pick, snapped
-from fleet_tools.studio.labelling.proposals import (
-    centroid,
-    mirror_image,
-    propose_hand,
-    symmetry_planes,
-)
+from fleet_tools.studio.labelling.proposals import centroid, propose_hand
 from fleet_tools.studio.labelling.subjects import Subject
 from fleet_tools.utils.progress import Tell, silent
 
@@ -203,28 +198,6 @@ class LabellingSession:
                 )
             point = hit.point
         self.place(point)
-        self._advance()
-
-    def mirror(self) -> None:
-        """Labels the present keypoint by the mirror image of its partner.
-
-        Raises:
-            LabellingError: It has no partner, the partner is not labelled yet, or the surface is
-                not symmetric.
-        """
-        partner = self.items[self.item].partner
-        if partner is None:
-            raise LabellingError(
-                f"{self.item} is not the mirror image of another keypoint. Click on the model "
-                "instead."
-            )
-        points = self.points()
-        if partner not in points:
-            raise LabellingError(f"Label {partner} first.")
-        image = mirror_image(symmetry_planes(self.surface), points[partner])
-        if image is None:
-            raise LabellingError("The surface is not symmetric. Click on the model instead.")
-        self.place(image)
         self._advance()
 
     def place_hand(self, X_MG: RigidTransform) -> None:

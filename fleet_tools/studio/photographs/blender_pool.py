@@ -26,6 +26,13 @@ On Debian and Ubuntu its import also needs
   apt-get install -y libx11-6 libxrender1 libxfixes3 libxi6 libxkbcommon0 libsm6 libice6 libgl1"""
 
 
+LIMIT_S = 600.0
+"""Time limit of an image, s."""
+
+ROUGHNESS = 0.5
+"""Roughness, from 0 (a mirror) to 1 (matte), of the surfaces to which VTK gives none."""
+
+
 def _require_bpy(python: str) -> None:
     try:
         child = subprocess.run([python, "-c", "import bpy"], capture_output=True, text=True)
@@ -43,8 +50,6 @@ class BlenderPool:
         python: Python that has `bpy`.
         workers: Number of processes, among which the machine's cores are divided.
         samples: Light paths per pixel.
-        roughness: Roughness of surfaces, see `proper_gltf`.
-        seconds: Time limit of an image, s.
         verbose: Whether to pass on Blender's own output.
 
     Attributes:
@@ -60,8 +65,6 @@ class BlenderPool:
         *,
         workers: int = 1,
         samples: int = 16,
-        roughness: float = 0.5,
-        seconds: float = 600.0,
         verbose: bool = False,
     ) -> None:
         _require_bpy(python)
@@ -69,16 +72,14 @@ class BlenderPool:
         command = [python, str(Path(__file__).with_name("drawing.py"))]
         for name, value in {"samples": samples, "threads": threads}.items():
             command += [f"--{name}", str(value)]
-        self._all = [_Blender(command, seconds, verbose) for _ in range(workers)]
+        self._all = [_Blender(command, verbose) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Blender] = queue.SimpleQueue()
         for blender in self._all:
             self._idle.put(blender)
-        self._roughness = roughness
         self.health = {
             "blender": self._all[0].version,
             "workers": workers,
             "samples": samples,
-            "roughness": roughness,
             "threads": threads,
         }
 
@@ -93,7 +94,7 @@ class BlenderPool:
             RenderServerError: Blender cannot draw it.
         """
         try:
-            standard = proper_gltf(scene, self._roughness)
+            standard = proper_gltf(scene)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RenderServerError(
                 f"The scene is not valid glTF: {type(error).__name__}: {error}"
@@ -117,8 +118,8 @@ class BlenderPool:
 class _Blender:
     """A Blender process, which is started again if it has ended."""
 
-    def __init__(self, command: list[str], seconds: float, verbose: bool) -> None:
-        self._command, self._seconds = command, seconds
+    def __init__(self, command: list[str], verbose: bool) -> None:
+        self._command = command
         self._stderr = None if verbose else subprocess.DEVNULL
         self._start()
 
@@ -143,7 +144,7 @@ class _Blender:
         """Sends a job, if there is one, and returns the next answer."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None  # both are pipes
-        timer = threading.Timer(self._seconds, self._process.kill)
+        timer = threading.Timer(LIMIT_S, self._process.kill)
         timer.start()
         try:
             if job is not None:
@@ -156,7 +157,7 @@ class _Blender:
         if not line:
             status = self._process.wait()
             raise RenderServerError(
-                f"Blender ended with status {status} (its time limit is {self._seconds:g} s). "
+                f"Blender ended with status {status} (its time limit is {LIMIT_S:g} s). "
                 "--verbose shows its output."
             )
         answer = json.loads(line)
@@ -169,7 +170,7 @@ class _Blender:
         self._process.communicate()
 
 
-def proper_gltf(scene: dict[str, Any], roughness: float) -> dict[str, Any]:
+def proper_gltf(scene: dict[str, Any]) -> dict[str, Any]:
     """Returns a scene of Drake as standard glTF.
 
     Drake's z axis points up, glTF's y axis does. Drake's colours are as displayed (sRGB), glTF's
@@ -177,8 +178,6 @@ def proper_gltf(scene: dict[str, Any], roughness: float) -> dict[str, Any]:
 
     Args:
         scene: The scene as Drake sends it.
-        roughness: Roughness, from 0 (a mirror) to 1 (matte), of the surfaces to which VTK gives
-            none.
     """
     scene = copy.deepcopy(scene)
     for material in scene.get("materials", []):
@@ -186,7 +185,7 @@ def proper_gltf(scene: dict[str, Any], roughness: float) -> dict[str, Any]:
         *color, alpha = surface.get("baseColorFactor", [1.0, 1.0, 1.0, 1.0])
         surface["baseColorFactor"] = [*map(_linear, color), alpha]
         if surface.get("roughnessFactor", 1.0) == 1.0:
-            surface["roughnessFactor"] = roughness
+            surface["roughnessFactor"] = ROUGHNESS
     for view in scene["scenes"]:
         half = math.sqrt(0.5)  # a quarter turn about x takes z to y
         scene["nodes"].append({"children": view["nodes"], "rotation": [-half, 0.0, 0.0, half]})

@@ -14,15 +14,13 @@ from pydrake.geometry import MakeRenderEngineGltfClient, QueryObject, RenderEngi
 from pydrake.math import RigidTransform
 from pydrake.systems.sensors import ImageFileFormat, ImageIo, ImageRgba8U
 
-from fleet_tools.config.tasks import TaskConfig, task_names
-from fleet_tools.config.values import parse
+from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
-from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.viewed_simulation import ViewedSimulation
-from fleet_tools.errors import ConfigError, DatasetError, RenderServerError, UnknownNameError
+from fleet_tools.errors import DatasetError, RenderServerError
 from fleet_tools.perception.camera_view import CHANNELS, CameraView, Hits
 from fleet_tools.perception.display import THIRD, check_camera, find_view
 from fleet_tools.perception.opengl import require_gl
@@ -32,7 +30,6 @@ from fleet_tools.robot.arm import LIGHT, Arm
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 from fleet_tools.storage.atomic_files import write_file
-from fleet_tools.storage.strict_json import load
 
 BLENDER = "blender"
 """Name of the renderer in Drake."""
@@ -281,39 +278,6 @@ def dataset_states(folder: Path, episodes: int | None, every: int) -> PhotoSourc
                     yield f"{record.attempt:06d}_{step:03d}", env.get_state()
 
     return PhotoSource(env.task, env.robot, visuals, states())
-
-
-def read_scene_file(file: Path) -> Scene:
-    """Reads a scene.
-
-    Raises:
-        ConfigError: The file is not a scene.
-    """
-    try:
-        return parse(Scene, load(file), str(file))
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{file} is not a valid scene in JSON: {error}") from error
-
-
-def scene_state(file: Path, task: str | None) -> PhotoSource:
-    """Returns the initial state of a scene.
-
-    Args:
-        file: The scene as JSON.
-        task: Path of the task file; None for a task of the package, which the scene names.
-
-    Raises:
-        ConfigError, UnknownNameError: The file is not a scene, or its task does not exist.
-    """
-    scene = read_scene_file(file)
-    if task is None and scene.task not in task_names():  # a path there could name code
-        remedy = "A task file of your own is given beside the scene."
-        raise UnknownNameError(f"task of the scene {file}", scene.task, task_names(), remedy)
-    env = EnvSpec.of(task=task or scene.task).make_tool_use()
-    env.reset(options={"scene": scene})
-    return PhotoSource(env.task, env.robot, LIGHT, iter([(file.stem, env.get_state())]))
 
 
 def make_photographs(

@@ -2,35 +2,25 @@
 
 `POST /render` answers Drake's form with a PNG, `GET /health` with version and settings. An invalid
 request is answered by a status of 4xx and the reason as plain text; 500 means that the drawing
-failed, and 503 that there are too many connections. See "glTF Render Client-Server API" in Drake's
-documentation for the protocol.
+failed. See "glTF Render Client-Server API" in Drake's documentation for the protocol.
 """
 
-import asyncio
-import contextlib
 import email
 import email.policy
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-
-from fleet_tools.utils.bounded_server import BoundedServer, Connections
 
 MAX_PIXELS = 4096
 """Largest width and height of an image."""
 
 MAX_FIELDS = 64
 """Largest number of fields of a form."""
-
-MAX_REQUESTS = 32
-"""Largest number of requests that are answered at the same time; further ones are told 503."""
-
-_REQUEST_S = 60.0
-"""Longest time for sending a request, and for reading its answer, s."""
 
 _MAX_BOUNDARY, _MAX_HEADERS = 70, 4096  # bytes; RFC 2046 allows 70
 _CHUNK, _MAX_DIGITS = 2**16, 18
@@ -174,108 +164,103 @@ def _bad(message: str) -> RequestError:
 # --- Answers --------------------------------------------------------------------------------
 
 
-class RenderServer(BoundedServer):
+class RenderServer(ThreadingHTTPServer):
     """The server; `serve_forever()` runs it.
 
     Args:
-        host: Address at which it listens.
-        port: Port at which it listens; 0 takes a free one.
+        port: Port of this machine at which it listens; 0 takes a free one.
         draw: Draws images, several at the same time.
         health: Answer to `GET /health`, as plain JSON data.
         max_bytes: Largest size of a request.
+
+    Attributes:
+        draw, health, max_bytes: As given.
 
     Raises:
         OSError: It cannot listen there.
     """
 
-    def __init__(
-        self, host: str, port: int, draw: Draw, health: Mapping[str, Any], max_bytes: int
-    ) -> None:
-        super().__init__(host, port, Connections(MAX_REQUESTS, opening_s=_REQUEST_S))
-        self._draw, self._health, self._max_bytes = draw, health, max_bytes
-        self._threads = ThreadPoolExecutor(MAX_REQUESTS)
+    def __init__(self, port: int, draw: Draw, health: Mapping[str, Any], max_bytes: int) -> None:
+        self.draw, self.health, self.max_bytes = draw, health, max_bytes
+        super().__init__(("127.0.0.1", port), _Handler)
 
-    async def start(self) -> asyncio.Server:
-        """See `BoundedServer`."""
-        return await asyncio.start_server(self._converse, sock=self._socket)
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Lets errors end their thread, unless a client has left."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            raise
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self.connections.admit(writer.transport):
-            return
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request, and closes its connection."""
+
+    server: RenderServer  # pyright: ignore[reportIncompatibleVariableOverride]
+    protocol_version = "HTTP/1.1"  # otherwise curl waits for "100 Continue", which never comes
+    timeout = 60.0
+
+    def do_GET(self) -> None:
+        """Answers `GET /health`."""
+        if self.path != "/health":
+            return self._refuse(_no_such_path(self.path))
+        health = json.dumps(self.server.health).encode()
+        self._send(HTTPStatus.OK, "application/json", health)
+
+    def do_POST(self) -> None:
+        """Answers `POST /render`."""
         try:
-            with contextlib.suppress(OSError, EOFError):  # the client has left, or is too slow
-                await self._respond(reader, writer)
-        finally:
-            self.connections.lost(writer.transport)
-            writer.transport.abort()
-
-    async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            status, kind, content = await self._answer(reader, writer)
+            content = self._body(self.headers.get("Content-Length", ""))
+            if self.path != "/render":
+                raise _no_such_path(self.path)
+            request = parse_request(self.headers.get("Content-Type", ""), content)
         except RequestError as error:
-            status, kind, content = _text(error.status, str(error))
-        except asyncio.LimitOverrunError:
-            status, kind, content = _text(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large."
-            )
-        head = (
-            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
-            f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
-        )
-        writer.write(head.encode() + content)
-        writer.close()
-        await asyncio.wait_for(writer.wait_closed(), _REQUEST_S)
-
-    async def _answer(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> tuple[HTTPStatus, str, bytes]:
-        """Returns status, type and content of the answer to a request."""
-        line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        headers = email.message_from_string("\r\n".join(lines), policy=email.policy.compat32)
-        method, _, path = line.rpartition(" ")[0].partition(" ")
-        content = b""
-        if method == "POST":
-            if headers.get("Expect", "").lower() == "100-continue":
-                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            content = await self._body(reader, headers.get("Content-Length", ""))
-        if (method, path) not in (("POST", "/render"), ("GET", "/health")):
-            message = f"This server has POST /render and GET /health; given: {path[:80]!r}."
-            raise RequestError(HTTPStatus.NOT_FOUND, message)
-        if not self.connections.opened(writer.transport):
-            raise RequestError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{MAX_REQUESTS} requests are running already; try again later.",
-            )
-        if method == "GET":
-            return HTTPStatus.OK, "application/json", json.dumps(self._health).encode()
-        request = parse_request(headers.get("Content-Type", ""), content)
-        loop = asyncio.get_running_loop()
+            return self._refuse(error)
         try:
-            image = await loop.run_in_executor(self._threads, self._draw, *request)
+            image = self.server.draw(*request)
         except Exception as error:
-            return _text(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
-        return HTTPStatus.OK, "image/png", image
+            failed = f"{type(error).__name__}: {error}"
+            return self._refuse(RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, failed))
+        self._send(HTTPStatus.OK, "image/png", image)
 
-    async def _body(self, reader: asyncio.StreamReader, text: str) -> bytes:
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: whoever asks is answered."""
+
+    def _body(self, text: str) -> bytes:
         if not (text.isascii() and text.isdecimal()):
             raise RequestError(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing.")
         if len(text) > _MAX_DIGITS:
             raise _bad(f"Content-Length has too many digits: {len(text)}.")
         length = int(text)
-        if length > self._max_bytes:
-            left = min(length, 4 * self._max_bytes)  # a client reads no answer while it sends
-            while left > 0 and (chunk := await reader.read(min(left, _CHUNK))):
+        if length > self.server.max_bytes:
+            left = min(length, 4 * self.server.max_bytes)  # a client reads nothing while it sends
+            while left > 0 and (chunk := self.rfile.read(min(left, _CHUNK))):
                 left -= len(chunk)
             raise RequestError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"The request has {length} bytes; at most {self._max_bytes} are allowed "
+                f"The request has {length} bytes; at most {self.server.max_bytes} are allowed "
                 "(--max-megabytes).",
             )
-        try:
-            return await reader.readexactly(length)
-        except asyncio.IncompleteReadError as error:
-            raise _bad(f"The request ends after {len(error.partial)} of {length} bytes.") from None
+        content = self.rfile.read(length)
+        if len(content) < length:
+            raise _bad(f"The request ends after {len(content)} of {length} bytes.")
+        return content
+
+    def _refuse(self, error: RequestError) -> None:
+        content = f"{error}\n".encode(errors="replace")
+        self._send(error.status, "text/plain; charset=utf-8", content)
+
+    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            "Connection": "close",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
 
 
-def _text(status: HTTPStatus, message: str) -> tuple[HTTPStatus, str, bytes]:
-    return status, "text/plain; charset=utf-8", f"{message}\n".encode(errors="replace")
+def _no_such_path(path: str) -> RequestError:
+    return RequestError(
+        HTTPStatus.NOT_FOUND,
+        f"This server has POST /render and GET /health; given: {path[:80]!r}.",
+    )

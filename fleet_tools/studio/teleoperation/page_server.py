@@ -68,12 +68,7 @@ class PageServer:
         self.url = self._gate.url
         self._news, self._over = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_until_complete,
-            args=(self._serve(),),
-            name="page server",
-            daemon=True,
-        )
+        self._thread = threading.Thread(target=self._run, name="page server", daemon=True)
         self._thread.start()
 
     def show(self, kind: str, content: Mapping[str, Any]) -> None:
@@ -85,7 +80,6 @@ class PageServer:
         """Stops serving, and closes the page's connection."""
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
-        self._loop.close()
 
     def __enter__(self) -> "PageServer":
         """Returns itself."""
@@ -97,11 +91,17 @@ class PageServer:
 
     # --- In the event loop ----------------------------------------------------------------------
 
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
     async def _serve(self) -> None:
         options = {"compression": None, "max_size": MAX_MESSAGE, "close_timeout": _CLOSE_S}
-        async with self._gate.serve(self._converse, self._answer, **options):
-            await self._over.wait()
-            self._gate.abort_unopened()
+        server = await self._gate.serve(self._converse, self._answer, **options)
+        await self._over.wait()
+        server.close()
+        with contextlib.suppress(TimeoutError):  # a browser may hold connections that it never uses
+            await asyncio.wait_for(server.wait_closed(), _CLOSE_S)
 
     def _answer(self, connection: "ServerConnection", request: "HttpRequest") -> "Response | None":
         """Returns a file, a refusal, or None where the socket is to be opened."""

@@ -285,14 +285,3 @@ def test_the_time_limit_of_gymnasiums_make_is_named():
     assert [each[4]["outcome"] for each in results] == ["running", "time_limit"]
     assert results[1][3]
     env.close()
-
-
-def test_the_expert_acts_through_wrappers(envs):
-    env = envs["reach-v3"]
-    digests = []
-    for each in (env, gymnasium.wrappers.RescaleAction(env, np.float32(-2), np.float32(2))):
-        observation, _ = each.reset(seed=5)
-        action = scripted_expert(each).act(observation)
-        *_, info = each.step(np.asarray(action, np.float32))
-        digests.append((info["action"].tobytes(), env.state_digest()))
-    assert digests[0] == digests[1]

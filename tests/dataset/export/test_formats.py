@@ -1,6 +1,5 @@
 """Each format's layout and its own reader give the episodes; views copy nothing."""
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -8,19 +7,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-import trimesh
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from support.exported import each_mode, load_minari, read_robomimic, same, successes
 from support.rendering import needs_gl
-from support.small_datasets import Drawn, a_header, write
-from trimesh.exchange.ply import load_ply
 
 from fleet_tools.dataset import Dataset, DatasetWriter, episode_file
 from fleet_tools.dataset.export.exporting import export_dataset
-from fleet_tools.dataset.export.ply import cloud_to_ply, to_open3d
-from fleet_tools.errors import ConfigError, DatasetError
 
 
 @each_mode
@@ -187,134 +178,3 @@ def test_view_and_data_move_together(format_name, collected, tmp_path, monkeypat
     shutil.rmtree(new / "data/hammer")
     with pytest.raises((KeyError, OSError, ValueError)):
         actions()
-
-
-@each_mode
-def test_zarr_is_lossless(mode, collected, tmp_path):
-    zarr = pytest.importorskip("zarr")
-    dataset = collected(mode)
-    export_dataset(dataset, "zarr", tmp_path / "out.zarr", failures=True)
-    root = zarr.open(tmp_path / "out.zarr", mode="r")
-    ends = root["meta/episode_ends"][:]
-    assert all(rows.shape[0] == ends[-1] for _, rows in root["data"].arrays())
-    assert root["meta/attempt"][:].tolist() == [0, 1, 4]
-    assert root["meta/success"][:].tolist() == [True, False, True]
-    for number, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        metadata = root.attrs["episodes"][number]
-        episode = dataset.episode(metadata["attempt"])
-        assert (metadata["outcome"], metadata["error"]) == (episode.outcome, episode.error)
-        assert metadata["scene"] == episode.scene.to_json()
-        step_arrays = {
-            "action": episode.actions,
-            "reward": episode.rewards,
-            "success": episode.success,
-            "terminated": episode.terminated,
-            "truncated": episode.truncated,
-        }
-        for name, rows in step_arrays.items():
-            assert same(root["data"][name][begin:end], rows), name
-        for name, rows in {**episode.observations, "state_digest": episode.digests}.items():
-            assert same(root["data"][name][begin:end], rows[:-1]), name
-            assert same(root["final"][name][number], rows[-1]), name
-
-
-@needs_gl
-def test_zarr_is_compressed_and_each_image_is_a_chunk(collected, tmp_path):
-    zarr = pytest.importorskip("zarr")
-    export_dataset(collected("rgbd"), "zarr", tmp_path / "out.zarr")
-    data = zarr.open(tmp_path / "out.zarr", mode="r")["data"]
-    assert data.metadata.zarr_format == 2  # zarr 2 reads it, too
-    assert data["wrist_rgb"].chunks == (1, 48, 64, 3)
-    assert all(rows.compressors for _, rows in data.arrays())
-
-
-CLOUDS = {"point_cloud": ((10, 4), "float32"), "end_effector_pose": ((3, 4), "float32")}
-
-
-def test_clouds_and_poses_come_back(tmp_path):
-    dataset = write(tmp_path / "data", Drawn([3, 2], [True, True], 0), a_header(CLOUDS))
-    export = export_dataset(dataset, "ply", tmp_path / "out")
-    assert export.episodes == 2 and "actions" in export.left_out[0]
-    for attempt, steps in enumerate((3, 2)):
-        folder = tmp_path / "out" / f"{attempt:06}"
-        episode = dataset.episode(attempt)
-        assert len(list(folder.glob("*.ply"))) == steps + 1
-        poses = np.loadtxt(folder / "poses.csv", delimiter=",")
-        for step, cloud in enumerate(episode.observations["point_cloud"]):
-            there = cloud[cloud[:, 3] != 0]
-            points = trimesh.load(folder / f"{step:04}.ply", process=False)
-            assert isinstance(points, trimesh.PointCloud)
-            np.testing.assert_array_equal(np.asarray(points.vertices, np.float32), there[:, :3])
-            pose = episode.observations["end_effector_pose"][step]
-            np.testing.assert_array_equal(poses[step, 1:].astype(np.float32), pose.ravel())
-
-
-def test_a_dataset_without_clouds_is_refused(tmp_path):
-    dataset = write(tmp_path / "data", Drawn([3], [True], 0), a_header({"ticks": ((), "int64")}))
-    with pytest.raises(DatasetError, match="no point clouds"):
-        export_dataset(dataset, "ply", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-X_WE = np.array([[0.0, -1.0, 0.0, 0.5], [1.0, 0.0, 0.0, 0.1], [0.0, 0.0, 1.0, -0.2]], np.float32)
-
-clouds = st.integers(0, 20).flatmap(
-    lambda n: st.tuples(
-        arrays.arrays(np.float32, (n, 3), elements=st.floats(-2, 2, width=32)),
-        arrays.arrays(np.float32, (n, 1), elements=st.sampled_from([1.0, -1.0, 0.0])),
-    ).map(np.hstack)
-)
-
-
-def read(content: bytes) -> np.ndarray:
-    (vertices,) = (
-        element["data"]
-        for element in load_ply(io.BytesIO(content))["metadata"]["_ply_raw"].values()
-    )
-    return vertices
-
-
-@given(clouds)
-def test_ply_keeps_every_bit_and_tells_tool_from_object(cloud: np.ndarray) -> None:
-    there = cloud[cloud[:, 3] != 0]
-    rows = read(cloud_to_ply(cloud))
-    assert len(rows) == len(there)
-    for k, name in enumerate(("x", "y", "z", "part")):
-        np.testing.assert_array_equal(rows[name], there[:, k])
-    for mask in (1, -1):
-        of_part = rows[rows["part"] == mask]
-        assert len(np.unique(of_part[["red", "green", "blue"]])) <= 1
-
-
-@given(clouds)
-def test_a_pose_moves_points_to_the_world(cloud: np.ndarray) -> None:
-    rows = read(cloud_to_ply(cloud, X_WE))
-    there = cloud[cloud[:, 3] != 0].astype(float)
-    p_W = np.column_stack([0.5 - there[:, 1], 0.1 + there[:, 0], there[:, 2] - 0.2])
-    for k, name in enumerate("xyz"):
-        np.testing.assert_allclose(rows[name], p_W[:, k], atol=1e-6)
-    assert b"comment frame W" in cloud_to_ply(cloud, X_WE)
-    assert b"comment frame E" in cloud_to_ply(cloud)
-
-
-@pytest.mark.parametrize(
-    "cloud", [np.zeros((3, 3)), np.full((3, 4), np.nan), np.full((2, 4), 0.5), np.zeros(4)]
-)
-def test_what_is_no_cloud_is_refused(cloud: np.ndarray) -> None:
-    with pytest.raises(ConfigError, match="cloud"):
-        cloud_to_ply(cloud)
-
-
-def test_a_pose_of_another_shape_is_refused() -> None:
-    with pytest.raises(ConfigError, match="pose"):
-        cloud_to_ply(np.zeros((3, 4)), np.eye(4))
-
-
-def test_open3d_gets_the_same_points() -> None:
-    pytest.importorskip("open3d", exc_type=ImportError)
-    cloud = np.array([[1, 2, 3, 1], [4, 5, 6, -1], [0, 0, 0, 0]], np.float32)
-    found = to_open3d(cloud)
-    np.testing.assert_array_equal(found.point.positions.numpy(), cloud[:2, :3])
-    np.testing.assert_array_equal(found.point.part.numpy()[:, 0], [1, -1])
-    assert len(found.to_legacy().colors) == 2
-    assert len(to_open3d(cloud[2:]).to_legacy().points) == 0

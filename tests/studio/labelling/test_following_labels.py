@@ -1,4 +1,4 @@
-"""What follows from labels: mirror images, and the pose of the hand."""
+"""What follows from labels: the pose of the hand."""
 
 from pathlib import Path
 
@@ -16,12 +16,9 @@ from fleet_tools.studio.importing.program import keypoints_of_tasks
 from fleet_tools.studio.labelling.labels import Identity
 from fleet_tools.studio.labelling.picking import nearest
 from fleet_tools.studio.labelling.proposals import (
-    Plane,
     centroid,
-    mirror_image,
     principal_axes,
     propose_hand,
-    symmetry_planes,
 )
 from fleet_tools.studio.labelling.subjects import find_example
 
@@ -53,45 +50,6 @@ def fork() -> Solid:
 
 def stick(half_y: float = 0.012, half_z: float = 0.009) -> Solid:
     return box((-0.1, -half_y, -half_z), (0.15, half_y, half_z))
-
-
-@given(SEEDS)
-@settings(max_examples=50, deadline=None)
-def test_mirroring_is_an_involution_that_keeps_distances(seed):
-    rng = np.random.default_rng(seed)
-    normal = rng.normal(size=3)
-    plane = Plane(rng.normal(size=3), normal / np.linalg.norm(normal))
-    p, q = rng.normal(size=(2, 3))
-    assert plane.mirrored(plane.mirrored(p)) == pytest.approx(p)
-    assert np.linalg.norm(plane.mirrored(p) - plane.mirrored(q)) == pytest.approx(
-        np.linalg.norm(p - q)
-    )
-    halfway = (p + plane.mirrored(p)) / 2
-    assert (halfway - plane.point) @ plane.normal == pytest.approx(0, abs=1e-12)
-
-
-@given(SEEDS)
-@settings(max_examples=15, deadline=None)
-def test_planes_of_symmetry_turn_with_the_body(seed):
-    R, t = rotation(seed), np.random.default_rng(seed).normal(size=3)
-    planes = symmetry_planes(fork().transformed(R, t))
-    assert len(planes) == 2
-    for plane, axis in zip(planes, (1, 2), strict=True):
-        assert abs(plane.normal @ R[:, axis]) == pytest.approx(1, abs=1e-6)
-        assert (plane.point - t) @ plane.normal == pytest.approx(0, abs=1e-9)
-    left, upper = np.array([0.12, 0.025, 0.001]), np.array([0.105, 0.001, 0.006])
-    for point, image in ((left, (0.12, -0.025, 0.001)), (upper, (0.105, 0.001, -0.006))):
-        found = mirror_image(planes, R @ point + t)
-        assert found is not None
-        assert found == pytest.approx(R @ np.array(image) + t, abs=1e-9)
-        assert mirror_image(planes, found) == pytest.approx(R @ point + t, abs=1e-9)
-
-
-def test_nothing_is_mirrored_without_a_plane():
-    rng = np.random.default_rng(3)
-    hull = trimesh.convex.convex_hull(rng.normal(size=(9, 3)))
-    assert symmetry_planes(Solid(np.array(hull.vertices), np.array(hull.faces))) == []
-    assert mirror_image([], np.zeros(3)) is None
 
 
 @given(SEEDS)
@@ -158,8 +116,6 @@ def test_every_keypoint_of_a_family_has_a_meaning(family):
     for name, meaning in meanings.items():  # what others follow from comes first
         if meaning.derived is not None:
             assert set(meaning.derived.of) <= set(labelled)
-        if meaning.partner is not None:
-            assert meanings[meaning.partner].partner == name
         labelled.append(name)
     if model.kind == "tool":
         working = find_family(family).alignment

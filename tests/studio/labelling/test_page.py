@@ -16,8 +16,7 @@ from support.clicking import Person, wait_until
 from support.foreign_models import ForeignTool, foreign_tool
 
 from fleet_tools.sim.catalog import load_model
-from fleet_tools.studio.labelling.picking import nearest, pick, size
-from fleet_tools.studio.labelling.proposals import centroid
+from fleet_tools.studio.labelling.picking import nearest, size
 from fleet_tools.studio.labelling.session import LabellingSession
 from fleet_tools.studio.labelling.subjects import MeshSubject, find_example
 
@@ -152,28 +151,6 @@ def test_an_example_is_smaller_than_the_mesh_and_takes_no_clicks(tmp_path):
         (labelled,) = session.points().values()
         assert labelled == pytest.approx(point, abs=0.02 * size(session.surface))
 
-        before = session.labels
-        on_example = centroid(beside.surface)
-        person.look_from(
-            next(
-                direction
-                for direction in np.vstack([np.eye(3), -np.eye(3)])
-                for eye, _ in [person.view(direction, on_example)]
-                if pick(session.surface, eye, on_example - eye) is None
-            ),
-            on_example,
-        )
-        message = person.browser.get_by_text("This is the example")
-
-        def told() -> bool:
-            person.browser.wait_for_timeout(1000)  # a busy browser draws the new view late
-            person.browser.mouse.click(*person.pixel(on_example))
-            person.browser.wait_for_timeout(500)
-            return message.count() > 0
-
-        wait_until(told, "the message")
-        assert session.labels == before
-
 
 def test_a_name_of_a_stranger_is_shown_and_not_run(tmp_path):
     name = "a`<iframe srcdoc='&lt;img src=x onerror=parent.taken=1&gt;'>` *b* [c](d) .stl"
@@ -202,10 +179,5 @@ def test_from_a_foreign_mesh_to_a_solved_scene(tmp_path, name):
         report.wait_for(timeout=280_000)
         assert f"the expert in the task {tool.family}: 1 of 1" in report.inner_text()
         assert person.browser.get_by_text("are as the family needs them").is_visible()
-        person.browser.get_by_role("button", name="Watch the expert").wait_for(timeout=60_000)
-        person.press("Watch the expert")
-        person.browser.get_by_role("button", name="Back to the labels").wait_for()
-        person.press("Back to the labels")
-        person.browser.get_by_role("button", name="Watch the expert").wait_for()
     model = load_model(tmp_path / "out/tools" / tool.family / name, "tool")
     assert model.labels.keypoints.keys() == tool.keypoints.keys()

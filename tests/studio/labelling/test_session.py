@@ -211,7 +211,7 @@ def test_what_is_not_possible_changes_nothing(session, subject):
     before = session.labels
     with pytest.raises(LabellingError):
         session.click(np.array([0, 0, 5.0]), np.array([0, 0, 1.0]))
-    for impossible in (session.derive, session.mirror, session.turn_hand, session.write):
+    for impossible in (session.derive, session.turn_hand, session.write):
         with pytest.raises(LabellingError):
             impossible()
     session.select("side")
@@ -345,7 +345,6 @@ def test_buttons_wait_for_what_they_need_and_code_is_shown_as_code(subject):
             session.select(item)
             panel.draw()
             assert not panel._derive.visible or panel._derive.disabled
-            assert not panel._mirror.visible or panel._mirror.disabled
             assert (meaning.derived is not None) == panel._derive.visible
         assert panel._undo.disabled and panel.save.disabled
         session.select("head")

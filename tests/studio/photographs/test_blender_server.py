@@ -3,11 +3,9 @@
 import contextlib
 import http.client
 import json
-import signal
 import socket
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,7 +17,6 @@ from hypothesis import strategies as st
 from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
 
 from fleet_tools.blender import main
-from fleet_tools.studio.photographs import blender_pool
 from fleet_tools.studio.photographs import render_requests as server
 from fleet_tools.studio.photographs.blender_pool import proper_gltf
 
@@ -31,16 +28,17 @@ def _running() -> Iterator[server.RenderServer]:
     def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
         raise ValueError("no scene of this module can be drawn")
 
-    with server.RenderServer("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
+    with server.RenderServer(0, draw, {"blender": "none"}, MAX_BYTES) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
         yield running
+        running.shutdown()
     thread.join()
 
 
 @pytest.fixture(name="url", scope="module")
 def _url(running: server.RenderServer) -> str:
-    return f"http://127.0.0.1:{running.address[1]}"
+    return f"http://127.0.0.1:{running.server_port}"
 
 
 def post(url: str, body: bytes, path: str = "/render", content_type: str = FORM) -> tuple[int, str]:
@@ -141,7 +139,7 @@ def test_colours_become_linear_and_stay_in_order(color):
     material = {"pbrMetallicRoughness": {"baseColorFactor": color, "roughnessFactor": 1.0}}
     given_scene = {**SCENE, "materials": [material]}
     before = json.dumps(given_scene)
-    surface = proper_gltf(given_scene, 0.5)["materials"][0]["pbrMetallicRoughness"]
+    surface = proper_gltf(given_scene)["materials"][0]["pbrMetallicRoughness"]
     *linear, alpha = surface["baseColorFactor"]
     # The inverse, as the standard (IEC 61966-2-1) states it.
     displayed = [12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055 for c in linear]
@@ -151,7 +149,7 @@ def test_colours_become_linear_and_stay_in_order(color):
 
 
 def test_the_up_axis_of_drake_is_that_of_gltf():
-    scene = proper_gltf(SCENE, 0.5)
+    scene = proper_gltf(SCENE)
     root = scene["nodes"][scene["scenes"][0]["nodes"][0]]
     x, _, _, w = root["rotation"]
     # The z axis, turned by a quaternion about x.
@@ -187,70 +185,3 @@ def connected(url: str, content: bytes = b"") -> Iterator[socket.socket]:
     with socket.create_connection((host, int(port)), timeout=20) as client:
         client.sendall(content)
         yield client
-
-
-REQUEST = f"POST /render HTTP/1.1\r\nContent-Type: {FORM}\r\nContent-Length: {len(form())}\r\n\r\n"
-
-
-def test_further_requests_are_answered_by_503_until_there_is_a_place():
-    drawing, drawn = threading.Semaphore(0), threading.Event()
-
-    def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
-        drawing.release()
-        drawn.wait(20)
-        return b"image"
-
-    request = REQUEST.encode() + form()
-    running = server.RenderServer("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES)
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    with running, contextlib.ExitStack() as stack:
-        url = f"http://127.0.0.1:{running.address[1]}"
-        clients = [stack.enter_context(connected(url, request)) for _ in range(server.MAX_REQUESTS)]
-        for _ in clients:
-            assert drawing.acquire(timeout=20)
-        assert post(url, form())[0] == 503
-        drawn.set()
-        for client in clients:
-            assert client.makefile("rb").readline().split()[1] == b"200"
-        deadline = time.monotonic() + 20
-        while True:  # the threads end when their clients have their images
-            with contextlib.suppress(urllib.error.HTTPError):
-                test_health_is_answered(url)
-                break
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    thread.join()
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /hea", REQUEST.encode() + form()[:100]])
-def test_slow_clients_give_way(running, url, sent, monkeypatch):
-    monkeypatch.setattr(running.connections, "_patience_s", 0.0)
-    with contextlib.ExitStack() as stack:
-        for _ in range(40):
-            stack.enter_context(connected(url, sent))
-        for _ in range(3):
-            test_health_is_answered(url)
-
-
-def test_a_server_that_listens_no_more_says_why(capsys, monkeypatch):
-    class Pool:
-        health: dict[str, str] = {}
-        draw = close = staticmethod(lambda *_: b"")
-
-    def deaf(*given: Any) -> server.RenderServer:
-        made = make(*given)
-        threading.Timer(0.5, made._socket.shutdown, (socket.SHUT_RDWR,)).start()
-        return made
-
-    make = server.RenderServer
-    monkeypatch.setattr(blender_pool, "BlenderPool", lambda *_, **settings: Pool())
-    monkeypatch.setattr(server, "RenderServer", deaf)
-    handlers = {ending: signal.getsignal(ending) for ending in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        assert main(["--port", "0"]) == 1
-    finally:
-        for ending, handler in handlers.items():
-            signal.signal(ending, handler)
-    out, err = capsys.readouterr()
-    assert "Ready at http://127.0.0.1" in out and "The server stopped listening" in err

@@ -221,9 +221,7 @@ def test_a_missing_server_is_reported_with_the_command_that_starts_one(hammer, t
         photographer.photograph(hammer.get_state(), THIRD)
     with pytest.raises(UnknownNameError, match="Did you mean 'wrist'"):  # before it is asked
         photographer.photograph(hammer.get_state(), "wrst")
-    scene = tmp_path / "scene.json"
-    scene.write_text(hammer.scene.model_dump_json())
-    options = [str(scene), "--output", str(tmp_path / "new"), "--server", NO_SERVER]
+    options = [str(tmp_path / "data"), "--output", str(tmp_path / "new"), "--server", NO_SERVER]
     assert photograph.main(options) == 2
     assert "python -m fleet_tools.blender" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()

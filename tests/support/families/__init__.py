@@ -1,7 +1,7 @@
 """What is tested of each family: the module of this folder with its name says it.
 
-It has `check`, which models that ship and random ones pass; `IMPOSSIBLE`, changes of the parameters
-of its `MEMBER` that are refused; and `BAD_MODELS`, which break its rules. Nothing else lists it.
+It has `check`, which models that ship and random ones pass; `MEMBER`, one of its members; and
+`BAD_MODELS`, which break its rules. Nothing else lists it.
 """
 
 import importlib

@@ -37,15 +37,6 @@ def check(model: ModelDescription) -> None:
 
 
 MEMBER = "crate"
-IMPOSSIBLE = [
-    ({"reach": 0.05}, "<= reach <="),
-    ({"width": 0.1}, "<= width <="),
-    ({"height": 0.04}, "room for the hand"),
-    ({"lid": 0.03}, "<= lid <="),
-    ({"bevel": 0.0}, "0 < bevel"),
-    ({"straps": 4}, "<= straps <="),
-]
-"""Changes of the member's parameters that are refused, and what the message says."""
 
 BAD_MODELS = (
     BadModel("low_sill", "chest", "crate",

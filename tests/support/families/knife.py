@@ -37,13 +37,6 @@ def check(model: ModelDescription) -> None:
 
 
 MEMBER = "chef"
-IMPOSSIBLE = [
-    ({"butt_x": 0.01}, "butt_x < -GRIP_END"),
-    ({"edge": 0.002}, "edge < spine"),
-    ({"depth": 0.015}, "spine_z < depth"),
-    ({"nose_x": 0.08}, "middle of the edge below the spine"),
-]
-"""Changes of the member's parameters that are refused, and what the message says."""
 
 BAD_MODELS = (
     BadModel("unit_inertia", "knife", "chef", masses_changed(1, 1000),

@@ -27,13 +27,6 @@ def check(model: ModelDescription) -> None:
 
 
 MEMBER = "round_nail"
-IMPOSSIBLE = [
-    ({"crown": "gold"}, "crown one of flat, rose, dome"),
-    ({"travel": 0.05}, "head above block at full travel"),
-    ({"head": 0.002}, "shaft < head"),
-    ({"block_height": 0.04}, "point above table"),
-]
-"""Changes of the member's parameters that are refused, and what the message says."""
 
 BAD_MODELS = (
     BadModel("sunk", "nail", "round_nail", keypoints_moved("head", by=(0, 0, -0.03)),

@@ -33,16 +33,6 @@ def check(model: ModelDescription) -> None:
 
 
 MEMBER = "hex_nut"
-IMPOSSIBLE = [
-    ({"crown": "gold"}, "crown one of stud, dome, boss"),
-    ({"sides": 5}, "6 or 4 sides"),
-    ({"flats": 0.036}, "flats within DEVIATION"),
-    ({"height": 0.015}, "room for a jaw"),
-    ({"flange": 0.020, "flange_height": 0.005}, "wider than the corners"),
-    ({"flange_height": 0.005}, "flange with a height"),
-    ({"base": 0.020}, "nut on its base"),
-]
-"""Changes of the member's parameters that are refused, and what the message says."""
 
 BAD_MODELS = (
     BadModel("round", "nut", "hex_nut", collision_changed("nut", prism(16)),

@@ -52,17 +52,6 @@ def check(model: ModelDescription) -> None:
 
 
 MEMBER = "wood_screw"
-IMPOSSIBLE = [
-    ({"head": 0.016}, "head wide enough"),
-    ({"head": 0.0171, "closed": True}, "closed only where"),
-    ({"under": 0.001}, "<= under <="),
-    ({"bevel": 0.0}, "bevel"),
-    ({"thread": 0.018}, "thread within the head"),
-    ({"lead": 0.02}, "half of it within the gap"),
-    ({"base": 0.025}, "rim within the block"),
-    ({"base_height": 0.03}, "thread above the table"),
-]
-"""Changes of the member's parameters that are refused, and what the message says."""
 
 BAD_MODELS = (
     BadModel("filled_slot", "screw", "wood_screw", collision_changed("head", prism(16)),

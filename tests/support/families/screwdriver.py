@@ -43,21 +43,6 @@ def check(model: ModelDescription) -> None:
 
 
 MEMBER = "t_handle"
-IMPOSSIBLE = [
-    ({"butt_x": -0.02}, "handle beyond the grip"),
-    ({"shank_x": 0.058}, "shank within the handle"),
-    ({"length": 0.06}, "fingers clear of the block"),
-    ({"length": 0.2}, "length <= 0.15"),
-    ({"width": 0.013}, "within a closed slot"),
-    ({"radius": 0.012}, "within the bit"),
-    ({"roundness": 0.0}, "0 < roundness"),
-    ({"grip_z": 0.02}, "grip_z <= 0.018"),
-    ({"collar": 0.02, "collar_z": 0.04}, "within the fingers"),
-    ({"collar": 0.012}, "collar with a lower end"),
-    ({"collar": 0.012, "collar_z": 0.1}, "collar above the neck"),
-    ({"sleeve": 0.01}, "<= sleeve <="),
-]
-"""Changes of the member's parameters that are refused, and what the message says."""
 
 BAD_MODELS = (
     BadModel("slim_bit", "screwdriver", "t_handle", part_scaled("bit", x=0.8),

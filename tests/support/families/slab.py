@@ -46,12 +46,6 @@ def upright(model: ModelDescription) -> ModelDescription:
 
 
 MEMBER = "patty"
-IMPOSSIBLE = [
-    ({"roundness": 1.2}, "roundness"),
-    ({"dome": 0.8}, "dome"),
-    ({"height": 0.06}, "height < half_x"),
-]
-"""Changes of the member's parameters that are refused, and what the message says."""
 
 BAD_MODELS = (
     BadModel("floating", "slab", "patty", raised, "height of the lowest point"),

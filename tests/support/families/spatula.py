@@ -39,14 +39,6 @@ def check(model: ModelDescription) -> None:
 
 
 MEMBER = "turner"
-IMPOSSIBLE = [
-    ({"butt_x": 0.01}, "butt_x"),
-    ({"handle_x": 0.2}, "handle_x < heel_x"),
-    ({"thickness": 0.0002}, "thickness > EDGE"),
-    ({"slots": 3}, "slots even"),
-    ({"drop": 0.02}, "clear of the table"),
-]
-"""Changes of the member's parameters that are refused, and what the message says."""
 
 BAD_MODELS = (
     BadModel("blunt", "spatula", "turner", blunt_edge(0.0014), "edge thickness"),

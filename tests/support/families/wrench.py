@@ -33,16 +33,6 @@ def check(model: ModelDescription) -> None:
 
 
 MEMBER = "open_end"
-IMPOSSIBLE = [
-    ({"tail": "hook"}, "tail one of plain, ring, fork"),
-    ({"butt_x": -0.03}, "butt_x behind the grip"),
-    ({"jaw_x": 0.10}, "fingers clear of the base"),
-    ({"neck_z": 0.01}, "neck within the head"),
-    ({"reach": 0.005}, "pads as long as"),
-    ({"outer": 0.022}, "throat within the head"),
-    ({"lips": True}, "lips without"),
-]
-"""Changes of the member's parameters that are refused, and what the message says."""
 
 BAD_MODELS = (
     BadModel("filled_mouth", "wrench", "open_end", part_scaled("head", y=0.765),

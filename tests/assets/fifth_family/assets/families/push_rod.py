@@ -13,7 +13,7 @@ from fleet_tools.assets.model_description import (
     ModelDescription,
     PartDescription,
 )
-from fleet_tools.assets.parametric import GRIP, along_x, check_parameters
+from fleet_tools.assets.parametric import GRIP, along_x
 from fleet_tools.assets.rules import on_surface
 from fleet_tools.assets.solids import circle, frusta
 
@@ -29,10 +29,6 @@ class PushRodParams:
 
     reach: float = 0.15
     foot: float = 0.018
-
-    def __post_init__(self) -> None:
-        """Refuses impossible parameters with a ValueError."""
-        check_parameters("push rod", self, {"foot > 0.012": self.foot > 0.012})
 
 
 def build(params: PushRodParams, name: str) -> ModelDescription:
