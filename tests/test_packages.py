@@ -11,6 +11,7 @@ import pytest
 from support.processes import ROOT
 
 import fleet_tools
+from fleet_tools.errors import MissingLibraryError
 
 ROOMS = ("assets", "baselines", "experts", "task_configs")
 """Rooms at the top level of a checkout, which the package sees through links."""
@@ -53,6 +54,14 @@ def test_no_module_is_importable_under_two_names():
 def test_merging_has_no_second_name():
     with pytest.raises(ImportError, match="Import fleet_merging instead"):
         importlib.import_module("fleet_tools.baselines." + "merging.src.fleet_merging")
+
+
+def test_merging_is_reexported_and_its_absence_tells_how_to_install_it(monkeypatch):
+    from fleet_tools import merging
+
+    monkeypatch.setitem(sys.modules, "fleet_merging", None)
+    with pytest.raises(MissingLibraryError, match=r"pip install .*baselines/merging"):
+        importlib.reload(merging)
 
 
 def test_every_module_has_one_file():
