@@ -20,7 +20,7 @@ from fleet_tools.perception.measurement import (
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world import World
-from fleet_tools.utils.imports import load_user_function
+from fleet_tools.utils.imports import load_user_object
 
 # They are imported where cameras are asked for.
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _make_renderer(config: ObservationConfig) -> "Renderer":
     name, argument, asked = config.renderer, "cloud_source", {"points"}
     if config.seen == "images":
         argument, asked = "image_source", {*config.channels}
-    make = load_user_function(RENDERERS.get(name, name), "renderer", ConfigError)
+    make = load_user_object(RENDERERS.get(name, name), "renderer", ConfigError)
     try:
         renderer = make()
         shows = {*renderer.shows}
