@@ -26,9 +26,9 @@ MERGES = [
     if facts.returns == NETWORK and name not in {"distillation", *RULES}
 ]
 """Methods of one network, but a student and rules, whose laws are in their own tests."""
-FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "structured_compression"}
+FITTED = {"regmean", "least_squares", "head_refit", "structured_compression"}
 """Methods that solve for the merged model with messages in single precision."""
-CHANGED = {"ties", "dare", "iso_c", "iso_cts", "fed_sgd"}
+CHANGED = {"ties", "dare", "iso_c", "fed_sgd"}
 """Methods that make another model of one."""
 AVERAGING = [name for name in MERGES if name not in FITTED | CHANGED | {"fisher", "tsv_m", "wudi"}]
 """Methods that return the mean of the permuted models."""

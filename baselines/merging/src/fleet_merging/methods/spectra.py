@@ -50,30 +50,6 @@ def iso_c(problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE) -> MergeRes
     return _merged(problem, _isotropic_sum, scale / len(problem.models))
 
 
-@method("iso_cts", "Iso-CTS", source="Marczak et al. 2025", needs=BASE)
-def iso_cts(
-    problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE, common: float = 0.8
-) -> MergeResult:
-    """Does as `iso_c`, but gives the least singular vectors to single models' changes.
-
-    Iso-CTS of the same source, Algorithm 2: of r singular vectors of the sum, the first `common`
-    remain. Each of n models adds the first (1 - common) r / n singular vectors of its difference
-    outside of the space of the remaining left ones. All are replaced by the nearest orthogonal
-    matrices, with equal singular values.
-
-    Args:
-        problem: The models and their base.
-        scale: See `iso_c`.
-        common: Fraction of singular vectors from the sum; 0.8 in the source.
-
-    Raises:
-        MergeError: There is no base, `scale` is not finite, or `common` is not from 0 to 1.
-    """
-    if not 0 <= common <= 1:
-        raise MergeError(f"The common fraction is {common}. Give a number from 0 to 1.")
-    return _merged(problem, partial(_isotropic_subspaces, common), scale / len(problem.models))
-
-
 @method("tsv_m", "TSV-Merge", source="Gargiulo et al. 2025", needs=BASE)
 def tsv_m(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult:
     """Adds low-rank parts of the task vectors to the base, after making them orthogonal.
@@ -142,52 +118,22 @@ def _isotropic_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     return _mean(values) * U @ V
 
 
-def _isotropic_subspaces(common: float, D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    rank, count = min(D.shape[1:]), len(D)
-    own = min(rank // count, round((rank - int(rank * common)) / count))
-    kept = rank - own * count
-    U, values, V = (each[..., :kept] for each in _columns(_sum(D, shares)))
-    lefts, singular, rights = [U], [values], [V]
-    for matrix in shares[:, None, None] * D:
-        outside = matrix - U @ (U.T @ matrix)
-        left, value, right = _columns(outside, float(matrix.norm()))
-        lefts.append(left[:, :own])
-        singular.append(value[:own])
-        rights.append(right[:, :own])
-    return _mean(torch.cat(singular)) * _orthogonal(lefts) @ _orthogonal(rights).T
-
-
 def _orthogonal_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     kept = max(1, min(D.shape[1:]) // len(D))
-    parts = [[each[..., :kept] for each in _columns(matrix)] for matrix in D]
+    parts = [(U[:, :kept], S[:kept], V[:kept].T) for U, S, V in map(_decomposed, D)]
     lefts, values, rights = zip(*parts, strict=True)
     scaled = [share * each for share, each in zip(shares, values, strict=True)]
     return _orthogonal(lefts) * torch.cat(scaled) @ _orthogonal(rights).T
 
 
-def _decomposed(
-    matrix: torch.Tensor, size: float | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _decomposed(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns U, S and V of a matrix U S V with no more singular values than its rank.
 
     Vectors of singular values of 0 are arbitrary.
-
-    Args:
-        matrix: The matrix.
-        size: Reference size below which singular values count as 0; the largest one if None.
     """
     U, values, V = torch.linalg.svd(matrix, full_matrices=False)
-    largest = float(values[:1].sum()) if size is None else size
-    rank = int((values > 1e-10 * largest).sum())
+    rank = int((values > 1e-10 * float(values[:1].sum())).sum())
     return U[:, :rank], values[:rank], V[:rank]
-
-
-def _columns(
-    matrix: torch.Tensor, size: float | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns U, S and V with the right singular vectors as columns, too."""
-    U, values, V = _decomposed(matrix, size)
-    return U, values, V.T
 
 
 def _orthogonal(parts: Sequence[torch.Tensor]) -> torch.Tensor:
