@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from math import prod
 
 from fleet_merging.symmetry.derivation.rules import (
     Call,
@@ -67,46 +66,6 @@ def _einsum(call: Call) -> list[list[Units]]:
     return [contract(letters, *call["tensors"])]
 
 
-@rule("bilinear")
-def _bilinear(call: Call) -> list[list[Units]]:
-    one, other, weight, bias = (call[name] for name in ("input1", "input2", "weight", "bias"))
-    outputs = contract("...i,oij,...j->...o", one, weight, other)
-    return [outputs if bias is None else broadcast([outputs, bias])]
-
-
-@rule("cdist", "_cdist_forward")
-def _distances(call: Call) -> list[list[Units]]:
-    return [contract("...pk,...rk->...pr", call["x1"], call["x2"])]
-
-
-@rule("cosine_similarity", "pairwise_distance")
-def _similarity(call: Call) -> list[list[Units]]:
-    axes = broadcast([call["x1"], call["x2"]])
-    dim = call.dim(call.arguments.get("dim", -1), axes)
-    mixed = mix(axes, [dim])
-    keeps = len(call.shapes[0]) == len(axes)
-    return [mixed if keeps else [*mixed[:dim], *mixed[dim + 1 :]]]
-
-
-@rule("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
-def _bag(call: Call) -> list[list[Units]]:
-    rows, units = call["weight"]
-    for unit in (rows, *(u for axes in call.tensors if axes is not call["weight"] for u in axes)):
-        fix(unit, call.reason)  # words, their places and their weights
-    confine_to_each_other([units])
-    rest = [fixed(shape, call.reason) for shape in call.shapes[1:]]
-    return [[Units(call.shapes[0][0], call.reason), units], *rest]
-
-
-@rule("embedding_renorm")
-def _renormalized(call: Call) -> list[list[Units]]:
-    """Words with too long vectors are scaled."""
-    rows, _ = call["self"]
-    for unit in (rows, *call["indices"]):
-        fix(unit, call.reason)
-    return [mix(call["self"], [1], keep=True)]
-
-
 @rule("matrix_exp", "linalg_matrix_exp", "linalg_inv", "inverse", "linalg_pinv")
 def _conjugated(call: Call) -> list[list[Units]]:
     """f(P A P^T) = P f(A) P^T, and so on both sides if an inverse has its axes exchanged."""
@@ -130,83 +89,6 @@ def _solved(call: Call) -> list[list[Units]]:
     confine_to_each_other([matrix[-2], matrix[-1]])
     rest = [fixed(shape, call.reason) for shape in call.shapes[1:]]
     return [[*batch, matrix[-1], right[-1]], *rest]
-
-
-@rule("pixel_shuffle", "pixel_unshuffle", "channel_shuffle")
-def _shuffled(call: Call) -> list[list[Units]]:
-    """Factors of channels become places, or places factors of channels, or change their order."""
-    *batch, channels, height, width = call["self"]
-    fixed_places = fixed(call.shapes[0][-2:], call.reason)
-    for unit in (height, width):
-        fix(unit, call.reason)
-    if call.name == "channel_shuffle":
-        groups = call["groups"]
-        outer, inner = regroup([channels], [groups, channels.size // groups], call.reason)
-        result = [*batch, product([inner, outer]), *call["self"][-2:]]
-    elif call.name == "pixel_shuffle":
-        factor = call["upscale_factor"] ** 2
-        outer, inner = regroup([channels], [channels.size // factor, factor], call.reason)
-        fix(inner, call.reason)
-        result = [*batch, outer, *fixed_places]
-    else:
-        factor = Units(call["downscale_factor"] ** 2, call.reason)
-        result = [*batch, product([channels, factor]), *fixed_places]
-    confine_to_each_other(result)
-    return [result]
-
-
-@rule("im2col", "col2im")
-def _patches(call: Call) -> list[list[Units]]:
-    """Each channel has the places of a patch, or of an image, after it."""
-    size = prod(call["kernel_size"])
-    if call.name == "im2col":
-        *batch, channels, height, width = call["self"]
-        places, result = [height, width], [product([channels, Units(size, call.reason)])]
-    else:
-        *batch, rows, patches = call["self"]
-        outer, inner = regroup([rows], [rows.size // size, size], call.reason)
-        places, result = [inner, patches], [outer]
-    for unit in places:
-        fix(unit, call.reason)
-    confine_to_each_other([*batch, *result])
-    spatial = fixed(call.shapes[0][len(batch) + 1 :], call.reason)
-    return [[*batch, *result, *spatial]]
-
-
-@rule("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
-def _sampled(call: Call) -> list[list[Units]]:
-    image, grid = call["input"], call["grid"]
-    for unit in (*image[2:], *grid[1:]):
-        fix(unit, call.reason)
-    unify(image[0], grid[0])
-    confine_to_each_other(image[:2])
-    return [[*image[:2], *fixed(call.shapes[0][2:], call.reason)]]
-
-
-@rule("fake_quantize_per_channel_affine", "fake_quantize_per_channel_affine_cachemask")
-def _quantized_by_channel(call: Call) -> list[list[Units]]:
-    axes = list(call["self"])
-    for scale in (call["scale"], call["zero_point"]):
-        unify(axes[call["axis"]], scale[0])
-    confine_to_each_other(axes)
-    return [axes for _ in call.shapes]
-
-
-@rule("_fused_moving_avg_obs_fq_helper", "_fused_moving_avg_obs_fq_helper_functional",
-      "fused_moving_avg_obs_fake_quant")  # fmt: skip
-def _observed(call: Call) -> list[list[Units]]:
-    """Numbers are rounded by their range, which is measured by channel or as a whole."""
-    axes = list(call["self"])
-    statistics = [call[name] for name in ("running_min", "running_max", "scale", "zero_point")]
-    channel = call["ch_axis"]
-    if call["per_row_fake_quant"]:
-        mix(axes, [i for i in range(len(axes)) if i != channel], keep=True)
-        for each in statistics:
-            unify(axes[channel], each[0])
-    else:
-        mix(axes, range(len(axes)), keep=True)
-    confine_to_each_other(axes)
-    return [axes, axes, *statistics][: len(call.shapes)]
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d",
