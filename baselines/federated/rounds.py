@@ -328,7 +328,6 @@ def merge_problem(
         data_holders=data_holders,
         shared_data_holder=plan.shared_data_holder,
         affine_maps=plan.affine_maps,
-        unitwise=plan.blueprint.unitwise(),
         seed=plan.merge_seed(number),
         base=base,
         **fields,

@@ -134,7 +134,6 @@ def checkpoint_problem(
         inputs=partial(_read, shared) if shared is not None and blueprint.with_memory else None,
         resized=None if wide is None else wide.create().eval(),
         at_width=partial(_network_of_width, blueprint),
-        unitwise=blueprint.unitwise(),
         finish=dict if shared is None or not has_norms else partial(_finished, network, shared),
     )
 

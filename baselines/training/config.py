@@ -207,7 +207,7 @@ class PolicyOptions(OptionGroup):
     """The policy."""
 
     architecture: str | None = None
-    """Architecture of the policy: mlp, elman, lstm, gru, diagonal or transformer, with the prefix
+    """Architecture of the policy: mlp, elman, lstm, gru or transformer, with the prefix
     pointnet_ or resnet_ for point clouds or images. It may also be the path of a PolicyConfig,
     FILE.json or FILE.yaml; or a body of your own, module:Class."""
     like: Path | None = None

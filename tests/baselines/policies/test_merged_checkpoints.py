@@ -196,7 +196,7 @@ def scaling_of(blueprint: Blueprint, seed: int) -> Scaling:
 
 @pytest.mark.parametrize(
     "name",
-    ["mlp on state", "linear on state", "lstm on clouds", "diagonal on state", "film of the task"]
+    ["mlp on state", "linear on state", "lstm on clouds", "film of the task"]
     + ["transformer on state", "token of the task", "mlp with flow", "gru with diffusion"]
     + [pytest.param(each, marks=pytest.mark.slow) for each in ("gru on all", "elman with chunks")],
 )

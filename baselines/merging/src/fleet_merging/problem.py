@@ -44,8 +44,6 @@ class MergeProblem:
         affine_maps: The affine maps of the models in the order in which they are applied, for
             methods that query moments; see `moments.affine_maps`. The last one's outputs are the
             model's, for which data holders have labels.
-        unitwise: Names of parameters outside of these maps with one number for each unit, such as a
-            decay, which acts on it alone. In a selection, each unit keeps its own.
         seed: Seed of all random numbers.
         base: Common weights before training, for methods on task vectors; None if there are none.
             This is the common initialization, or in a fleet's later rounds the last merged weights.
@@ -88,7 +86,6 @@ class MergeProblem:
     data_holders: Sequence[DataHolder] = ()
     shared_data_holder: DataHolder | None = None
     affine_maps: Sequence[AffineMap] = ()
-    unitwise: Sequence[str] = ()
     seed: int = 0
     base: State | None = None
     module: torch.nn.Module | None = None
