@@ -73,7 +73,7 @@ def _fleet(options: FleetOptions) -> int:
     from fleet_tools.baselines.federated.record import FleetWriter, restart
     from fleet_tools.baselines.federated.run import complete
     from fleet_tools.baselines.federated.summary import as_text
-    from fleet_tools.baselines.training.reports import open_curves, precision_note
+    from fleet_tools.baselines.training.reports import open_curves
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.errors import known_errors
 
@@ -85,8 +85,6 @@ def _fleet(options: FleetOptions) -> int:
             plan = FleetPlan.of(config)
         except EventError as error:
             raise error.in_file(options.config) from None
-        if not options.quiet and (note := precision_note(plan.blueprint, config.training, "cpu")):
-            print(note.strip(), file=sys.stderr)
         measure_success = make_success_measure(
             config.data,
             config.rollouts,
@@ -100,13 +98,9 @@ def _fleet(options: FleetOptions) -> int:
             FleetWriter(options.output, plan) as writer,
             _transport(options.workers, plan) as transport,
             _RoundBar(config.rounds, before := writer.load(), options.quiet) as bar,
-            open_curves(
-                options.curves,
-                options.output,
-                writer.document.model_dump(mode="json"),
-                map(round_point, () if before is None else before.rounds),
-            ) as write_point,
         ):
+            past = map(round_point, () if before is None else before.rounds)
+            write_point = open_curves(options.curves, options.output, past)
 
             def after_round(progress: FleetProgress) -> None:
                 bar.update(progress)

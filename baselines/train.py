@@ -178,13 +178,9 @@ def learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
         print(f"The former run is kept in {former}.", file=sys.stderr)
     with TrainingWriter(options.output, spec) as writer:
         before = writer.load(trajectories)
+        past = map(epoch_point, before.metrics)
+        write_point = open_curves(options.curves, options.output, past)
         with (
-            open_curves(
-                options.curves,
-                options.output,
-                spec.model_dump(mode="json"),
-                map(epoch_point, before.metrics),
-            ) as write_point,
             EpochBar(spec, before, options.quiet) as bar,
             deferred_interrupt() as interrupted,
         ):

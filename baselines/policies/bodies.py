@@ -151,21 +151,6 @@ class RecurrentBody(Body):
         return self._table(f"{module}.core", inputs, units), units[-1]
 
 
-def lacks_lstm_kernel(precision: torch.dtype) -> bool:
-    """Returns whether oneDNN lacks an LSTM of a precision for this processor, by a trial.
-
-    PyTorch's own kernels then take its place, see `RecurrentBody.forward`.
-    """
-    with torch.random.fork_rng(devices=[]):
-        layer = nn.LSTM(1, 1)
-    try:
-        with torch.no_grad(), torch.autocast("cpu", precision):
-            layer(torch.zeros(1, 1, 1))
-    except RuntimeError:
-        return True
-    return False
-
-
 class TransformerBody(Body):
     """A causal Transformer, which attends to the last steps of an episode.
 
