@@ -50,7 +50,7 @@ def with_common_buffers(
 ) -> list[State]:
     """Returns models with equal buffers and unchanged outputs.
 
-    Buffers are statistics if they are numbers, differ, and are no BatchNorm's or spectral norm's.
+    Buffers are statistics if they are numbers, differ, and are no BatchNorm's.
     Buffers in state dicts are replaced by their mean, and buffers that are not persistent by the
     architecture's.
 

@@ -13,7 +13,7 @@ from fleet_merging.average import (
     normalize,
     weighted_sum,
 )
-from fleet_merging.buffers import learned_tensors
+from fleet_merging.buffers import learned_tensors, require_mergeable
 from fleet_merging.errors import MergeError, ModelMismatchError
 from fleet_merging.modules import copied, load_tensors, misfits, uncompiled
 from fleet_merging.moments.affine_maps import AffineMap
@@ -107,6 +107,7 @@ class MergeProblem:
         if not self.models:
             raise MergeError("A merge problem has no models. Give at least one state dict.")
         require_alike(self.models)
+        require_mergeable(self.models[0])
         object.__setattr__(self, "group", self.symmetry.group(self.models[0]))
 
         def in_order(model: State) -> dict[str, torch.Tensor]:

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fleet_merging.average import AveragingWeights
+from fleet_merging.buffers import require_mergeable
 from fleet_merging.errors import MergeError, ModelMismatchError, UnknownChoiceError
 from fleet_merging.loaders import (
     BatchLoss,
@@ -223,7 +224,9 @@ def _unwrapped(model: Any, name: str) -> nn.Module | State:
     model = getattr(model, "_orig_mod", model)  # of torch.compile
     if not isinstance(model, nn.Module | Mapping):
         raise MergeError(f"{name} is a {type(model).__name__}. Give a module or a state dict.")
-    require_dense(model.state_dict() if isinstance(model, nn.Module) else model, name)
+    state = model.state_dict() if isinstance(model, nn.Module) else model
+    require_dense(state, name)
+    require_mergeable(state)
     return model
 
 

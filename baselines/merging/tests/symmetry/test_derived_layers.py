@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import distributions, nn
-from torch.nn.utils import parametrizations, parametrize
+from torch.nn.utils import parametrize
 
 from fleet_merging import MergeProblem, derive, merge
 from fleet_merging.errors import DerivationError
@@ -53,11 +53,6 @@ def recurrent(**options):
     sides = 2 if options.get("bidirectional") else 1
     head = nn.Linear(sides * options.get("proj_size", 16), 2)
     return Written(lambda m, x: m.head(m.core(x)[0]), core=core, head=head)
-
-
-def orthogonal(way):
-    layers = [parametrizations.orthogonal(nn.Linear(n, 16), orthogonal_map=way) for n in (3, 16)]
-    return nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), nn.Linear(16, 2))
 
 
 class Computed(nn.Module):
@@ -124,19 +119,7 @@ CASES = {
         STEPS,
         [(8,)] * 4 + [(16,)] * 4,
     ),
-    # An orthogonal weight is `base @ f(tril(X))`, so that its rows are free, its columns are not.
-    "orthogonal": (lambda: orthogonal("matrix_exp"), ROWS, [(16,)]),
-    "orthogonal, Cayley": (lambda: orthogonal("cayley"), ROWS, [(16,)]),
-    "orthogonal, Householder": (lambda: orthogonal("householder"), ROWS, [(16,)]),
     "symmetric": (lambda: parametrized(lambda w: w + w.mT), ROWS, [(16,)]),
-    "rotation": (lambda: parametrized(lambda w: torch.matrix_exp(w - w.mT)), ROWS, [(16,)]),
-    "rotation, Cayley": (
-        lambda: parametrized(
-            lambda w: torch.linalg.solve(torch.eye(16).to(w) - w + w.mT, torch.eye(16).to(w))
-        ),
-        ROWS,
-        [(16,)],
-    ),
     "largest of two": (lambda: hidden(lambda h: h.unflatten(-1, (8, 2)).max(-1)[0], 8), STEPS,
                        [(8,), (8, 2)]),
     "largest units": (lambda: hidden(lambda h: h.topk(4, -1)[0], 4), STEPS, [(16,)]),
@@ -204,15 +187,6 @@ def test_units_are_found_and_permutations_leave_outputs_alone(kind):
     symmetry = derive(model, example, draws=1)
     assert sorted(symmetry.group(model.state_dict()).sizes.values()) == sizes
     assert_law(model, example, symmetry)
-
-
-@pytest.mark.parametrize("method", ["naive_average", "git_rebasin", "task_arithmetic"])
-def test_merges_of_orthogonal_weights_are_orthogonal(method):
-    torch.manual_seed(0)
-    models, example = [orthogonal("matrix_exp").eval() for _ in range(3)], torch.randn(ROWS)
-    merged = merge(method, models[:2], example=example, base=models[2]).model
-    weight = torch.as_tensor(merged.get_submodule("2").weight)
-    torch.testing.assert_close(weight @ weight.mT, torch.eye(16))
 
 
 MASKS = {

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Any
 
 from fleet_merging import robust
-from fleet_merging.buffers import with_singular_vectors
 from fleet_merging.errors import MergeError, UnknownChoiceError, UnsoundMergeError
 from fleet_merging.methods import (
     compression,
@@ -120,9 +119,8 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
     form = problem.models[0] if result.module is None else tensors_of(result.module)
     for member in result.members:
         require_sound(member, form, name)
-    members = tuple(with_singular_vectors(member, form) for member in result.members)
-    result = replace(result, members=members, module=module, output=problem.output)
+    result = replace(result, module=module, output=problem.output)
     if not result.is_ensemble and module is problem.module:
-        result = replace(result, members=(problem.finish(members[0]),))
+        result = replace(result, members=(problem.finish(result.members[0]),))
     require_usable(result, problem, name)
     return result

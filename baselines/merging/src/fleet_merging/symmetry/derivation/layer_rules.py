@@ -66,31 +66,6 @@ def _einsum(call: Call) -> list[list[Units]]:
     return [contract(letters, *call["tensors"])]
 
 
-@rule("matrix_exp", "linalg_matrix_exp", "linalg_inv", "inverse", "linalg_pinv")
-def _conjugated(call: Call) -> list[list[Units]]:
-    """f(P A P^T) = P f(A) P^T, and so on both sides if an inverse has its axes exchanged."""
-    *batch, rows, columns = call["A"] if "A" in call.arguments else call["self"]
-    if call.name.endswith("exp"):
-        unify(rows, columns)
-    result = [*batch, columns, rows]
-    confine_to_each_other(batch)
-    confine_to_each_other([rows])
-    return [result]
-
-
-@rule("linalg_solve", "_linalg_solve_ex", "linalg_solve_ex")
-def _solved(call: Call) -> list[list[Units]]:
-    """A X = B: A's rows are B's, and its columns are the rows of X."""
-    matrix, right = call["A"], call["B"]
-    if len(matrix) != len(right) or not call.arguments.get("left", True):
-        return unknown(call)
-    batch = broadcast([matrix[:-2], right[:-2]]) if len(matrix) > 2 else []
-    unify(matrix[-2], right[-2])
-    confine_to_each_other([matrix[-2], matrix[-1]])
-    rest = [fixed(shape, call.reason) for shape in call.shapes[1:]]
-    return [[*batch, matrix[-1], right[-1]], *rest]
-
-
 @rule("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d",
       "conv_transpose3d")  # fmt: skip
 def _convolution(call: Call) -> list[list[Units]]:
