@@ -51,8 +51,7 @@ class MergeOptions(cli.Options):
         tuple[Path, ...], Positional, arg(metavar="MODEL ..."), pydantic.Field(min_length=1)
     ]
     """Safetensors files: checkpoints of one kind of policy, or state dicts of other models. Or
-    folders of policies of LeRobot (pretrained_model), in an environment of LeRobot's. Policies with
-    different statistics of inputs get pooled ones, and act as before."""
+    folders of policies of LeRobot (pretrained_model), in an environment of LeRobot's."""
     method: str
     """Merging method: naive_average, git_rebasin, fleet_merge, density_gated_ensemble or another
     one of fleet_merging.METHODS. Or module:function for your own; its code is run."""
@@ -117,8 +116,7 @@ def _merge_models(options: MergeOptions) -> int:
     require_output(options.output, inputs, options.overwrite)
     if is_lerobot(options.models[0]):
         return _merge_lerobot(options, method_options)
-    shares = [*(options.averaging_weights or [1.0] * len(options.models)), 0.0]
-    states, blueprint = read_models(inputs, shares[: len(inputs)])
+    states, blueprint = read_models(inputs)
     models = states[: len(options.models)]
     with _cautions_on_stderr():
         problem = _problem(options, models, None if options.base is None else states[-1], blueprint)

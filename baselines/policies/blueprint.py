@@ -340,7 +340,7 @@ class Blueprint(Value):
     def differences(self, other: "Blueprint") -> list[str]:
         """Lists the differences that make the weights of two policies incompatible.
 
-        Scalings may differ, see `merged_checkpoints.with_common_scaling`.
+        The scaling of inputs is not among them; see `model_files.common_blueprint`.
         """
         return differences(self._flat(), other._flat())
 
