@@ -9,7 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional, arg
 
 from fleet_tools.baselines.federated import ReferenceName
 from fleet_tools.baselines.training.config import CurveOptions
@@ -27,14 +27,10 @@ if TYPE_CHECKING:
 
 
 class RobotWorkerOptions(WorkerOptions):
-    """Number, time limit and place of the processes that serve robots."""
+    """Number and time limit of the processes that serve robots."""
 
     timeout: Positive = 3600.0
     """Time limit of a robot's answer, s; after it, the round continues without the robot."""
-    place: Annotated[tuple[str, ...], UseAppendAction] = ()
-    """Ray resource of the machines that may serve a robot, for data on these machines only (`ray
-    start --resources '{"lab_a": 1}'`, or node:ADDRESS). Several, each after --place, go to robots
-    in turn."""
     robot_memory: Positive = 256.0
     """Memory of each process for the data of its last robots, MB."""
 
@@ -73,7 +69,7 @@ def _fleet(options: FleetOptions) -> int:
     from fleet_tools.baselines.federated.record import FleetWriter, restart
     from fleet_tools.baselines.federated.run import complete
     from fleet_tools.baselines.federated.summary import as_text
-    from fleet_tools.baselines.training.reports import open_curves, precision_note
+    from fleet_tools.baselines.training.reports import open_curves
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.errors import known_errors
 
@@ -85,8 +81,6 @@ def _fleet(options: FleetOptions) -> int:
             plan = FleetPlan.of(config)
         except EventError as error:
             raise error.in_file(options.config) from None
-        if not options.quiet and (note := precision_note(plan.blueprint, config.training, "cpu")):
-            print(note.strip(), file=sys.stderr)
         measure_success = make_success_measure(
             config.data,
             config.rollouts,
@@ -100,13 +94,9 @@ def _fleet(options: FleetOptions) -> int:
             FleetWriter(options.output, plan) as writer,
             _transport(options.workers, plan) as transport,
             _RoundBar(config.rounds, before := writer.load(), options.quiet) as bar,
-            open_curves(
-                options.curves,
-                options.output,
-                writer.document.model_dump(mode="json"),
-                map(round_point, () if before is None else before.rounds),
-            ) as write_point,
         ):
+            past = map(round_point, () if before is None else before.rounds)
+            write_point = open_curves(options.curves, options.output, past)
 
             def after_round(progress: FleetProgress) -> None:
                 bar.update(progress)
@@ -144,23 +134,17 @@ def _config(options: FleetOptions) -> "FleetConfig":
 def _transport(workers: RobotWorkerOptions, plan: "FleetPlan") -> Generator["Transport"]:
     from fleet_tools.baselines.federated.ray_transport import RayTransport
     from fleet_tools.baselines.federated.transport import LocalTransport
-    from fleet_tools.errors import WorkersError
     from fleet_tools.parallel.cluster import connected, worker_count
 
     count, memory = workers.workers, workers.robot_memory * 1e6
     with connected(count, workers.ray_address) if count != 0 else contextlib.nullcontext() as ray:
         if ray is None:
-            if workers.place:
-                raise WorkersError(
-                    "--place needs worker processes, but --workers is 0. Leave out one of the two."
-                )
             yield LocalTransport(plan.assignments, memory=memory, report=_report)
             return
         transport = RayTransport(
             plan.assignments,
             at_once=worker_count(ray, count),
             timeout_s=workers.timeout,
-            places=workers.place,
             memory=memory,
             report=_report,
         )

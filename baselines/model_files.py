@@ -15,8 +15,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
-from fleet_merging.adapters import CONFIG_FILE, Config
-from fleet_merging.average import AveragingWeights
 from fleet_merging.errors import MergeError
 from fleet_merging.symmetry.table import State
 from fleet_tools.errors import ConfigError, FleetToolsError, known_errors
@@ -44,29 +42,20 @@ class IncompatiblePoliciesError(FleetToolsError, ValueError):
 
 
 def read_models(
-    paths: Sequence[Path], averaging_weights: AveragingWeights | None = None
+    paths: Sequence[Path],
 ) -> "tuple[list[dict[str, torch.Tensor]], Blueprint | None]":
     """Reads the models of a merge: checkpoints of one kind, or state dicts.
-
-    Checkpoints with different scalings of inputs get a common one, and weights with which they act
-    as before.
-
-    Args:
-        paths: The files.
-        averaging_weights: Part of each in pooled statistics; equal ones if None.
 
     Returns:
         The state dicts, and the blueprint of the checkpoints; None if they are no checkpoints.
 
     Raises:
-        MergeError: Only some are checkpoints, or their scalings cannot be folded into weights; or a
-            state dict cannot be read, see `read_model`.
+        MergeError: Only some are checkpoints, or a state dict cannot be read, see `read_model`.
         IncompatiblePoliciesError: They are checkpoints of two kinds.
         CheckpointError: A checkpoint is damaged, or of another version.
     """
     # Policies depend on merging, for their symmetry.
     from fleet_tools.baselines.policies.checkpoint import is_checkpoint, load_checkpoint
-    from fleet_tools.baselines.policies.merged_checkpoints import with_common_scaling
 
     policies = [path for path in paths if is_checkpoint(path)]
     if not policies:
@@ -80,7 +69,6 @@ def read_models(
     common_blueprint(
         {str(path): each.blueprint for path, each in zip(paths, checkpoints, strict=True)}
     )
-    checkpoints = with_common_scaling(checkpoints, averaging_weights)
     return [dict(each.weights) for each in checkpoints], checkpoints[0].blueprint
 
 
@@ -198,29 +186,6 @@ def read_example(text: str) -> tuple[torch.Tensor, ...]:
     return tuple(tensors[name] for name in sorted(tensors))
 
 
-def configs_beside(paths: Sequence[Path]) -> list[Config] | None:
-    """Returns the configurations in the folders of adapters; None if there are none.
-
-    Raises:
-        MergeError: Only some have one, or one is no JSON object.
-    """
-    files = [path.parent / CONFIG_FILE for path in paths]
-    if not any(file.is_file() for file in files):
-        return None
-    if missing := [str(file) for file in files if not file.is_file()]:
-        raise MergeError(f"There is no {', '.join(missing)}, which has the factors' scale. Add it.")
-    configs = []
-    for file in files:
-        try:
-            config = strict_json.load(file)
-        except (OSError, ValueError) as error:
-            raise MergeError(f"{file} cannot be read: {error}. Store the adapter again.") from None
-        if not isinstance(config, dict):
-            raise MergeError(f"{file} holds no JSON object. Store the adapter again.")
-        configs.append(config)
-    return configs
-
-
 def call(name: str, what: str, *arguments: Any) -> Any:
     """Imports a user's function and calls it.
 
@@ -274,7 +239,7 @@ def _plain(dtype: torch.dtype) -> str:
 
 
 def common_blueprint(blueprints: Mapping[str, "Blueprint"]) -> "Blueprint":
-    """Returns the common blueprint of policies to be averaged; scalings may differ.
+    """Returns the common blueprint of policies to be averaged.
 
     Args:
         blueprints: At least one blueprint, by its name in messages.
@@ -284,7 +249,10 @@ def common_blueprint(blueprints: Mapping[str, "Blueprint"]) -> "Blueprint":
     """
     (first, blueprint), *others = blueprints.items()
     for name, other in others:
-        if found := blueprint.differences(other):
+        found = blueprint.differences(other)
+        if blueprint.scaling != other.scaling:
+            found.append("other statistics scale the inputs")
+        if found:
             raise IncompatiblePoliciesError(
                 f"{first} and {name} have different blueprints: in the first, {'; '.join(found)}. "
                 "Only weights with the same meaning can be merged. Train the second again with the "

@@ -20,7 +20,6 @@ from fleet_tools.baselines.training.config import (
 )
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
 from fleet_tools.parallel.interrupts import deferred_interrupt
-from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
 
 # PyTorch is imported once the arguments are known to be valid.
@@ -67,12 +66,6 @@ class TrainOptions(cli.Options):
     """Number of epochs between these evaluations; the last epoch always has one."""
     rollout_workers: CountOrZero = 0
     """Number of processes of these evaluations; 0 for this one."""
-    dagger: CountOrZero = 0
-    """Number of rounds of DAgger after the first training run. In each, policy and expert take
-    turns at acting, and a new policy learns the expert's actions in all visited states. The runs
-    are OUTPUT/round_0, OUTPUT/round_1, ..., and the demonstrations OUTPUT/data_1, ...."""
-    dagger_episodes: Count = 100
-    """Number of episodes of each task that a round collects."""
     choose_by: Criterion = "loss"
     """Criterion for the best weights: the lowest validation loss, or the most successful rollouts.
     """
@@ -84,66 +77,21 @@ class TrainOptions(cli.Options):
             raise ValueError(
                 "--choose-by rollouts needs --rollouts, the number of rollouts in each task"
             )
-        if self.dagger and self.restart:
-            raise ValueError("--restart is not for --dagger; give another --output")
-        if self.dagger and self.teacher:
-            raise ValueError("--dagger uses the expert as teacher; leave out --teacher")
-        acts = self.teacher or self.dagger or self.rollouts or self.policy.observations
+        acts = self.teacher or self.rollouts or self.policy.observations
         if self.detector.keypoints and (acts or self.policy.like):
             raise ValueError(
                 "--keypoints trains a keypoint detector, which reads clouds and returns no "
-                "actions; leave out --teacher, --dagger, --rollouts, --observations and --like"
+                "actions; leave out --teacher, --rollouts, --observations and --like"
             )
         return self
 
 
 def _train(options: TrainOptions) -> int:
-    if options.dagger == 0:
-        code, summary = learn(options)
-        options.report(summary, lambda: _as_text(summary))
-        return code
-    code, summaries = _train_in_rounds(options)
-    report = {"output": str(options.output), "rounds": summaries}
-    options.report(report, lambda: "\n".join(map(_as_text, summaries)))
+    from fleet_tools.baselines.training.reports import as_text
+
+    code, summary = learn(options)
+    options.report(summary, lambda: as_text(summary))
     return code
-
-
-def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
-    """Trains, and collects episodes with policy and expert in turns.
-
-    Returns:
-        The exit code, and the summaries of all training runs.
-    """
-    from fleet_tools.baselines.training.record import chosen_checkpoint
-    from fleet_tools.baselines.training.rollouts import collect_round
-
-    def learn_round(number: int) -> int:
-        update = {"dataset": tuple(datasets), "output": options.output / f"round_{number}"}
-        code, summary = learn(options.model_copy(update=update))
-        summaries.append(summary)
-        return code
-
-    datasets, summaries = list(options.dataset), []
-    code, number = learn_round(0), 0
-    while code == cli.OK and number < options.dagger:
-        learner = chosen_checkpoint(options.output / f"round_{number}")
-        number += 1
-        with deferred_interrupt() as interrupted:
-            try:
-                datasets += collect_round(
-                    options.dataset,
-                    learner,
-                    number,
-                    options.dagger_episodes,
-                    options.output / f"data_{number}",
-                    WorkerOptions(workers=options.rollout_workers),
-                    quiet=options.quiet,
-                    stop=interrupted,
-                )
-            except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
-                return cli.stopped(error), summaries
-        code = cli.stopped(None) if interrupted() else learn_round(number)
-    return code, summaries
 
 
 def learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
@@ -178,13 +126,9 @@ def learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
         print(f"The former run is kept in {former}.", file=sys.stderr)
     with TrainingWriter(options.output, spec) as writer:
         before = writer.load(trajectories)
+        past = map(epoch_point, before.metrics)
+        write_point = open_curves(options.curves, options.output, past)
         with (
-            open_curves(
-                options.curves,
-                options.output,
-                spec.model_dump(mode="json"),
-                map(epoch_point, before.metrics),
-            ) as write_point,
             EpochBar(spec, before, options.quiet) as bar,
             deferred_interrupt() as interrupted,
         ):
@@ -212,12 +156,6 @@ def learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     if failure is not None or progress.state.epoch < spec.training.epochs:
         return cli.stopped(failure), summary
     return cli.OK, summary
-
-
-def _as_text(summary: dict[str, Any]) -> str:
-    from fleet_tools.baselines.training.reports import as_text
-
-    return as_text(summary)
 
 
 def _target(options: TrainOptions) -> "TrainingTarget":

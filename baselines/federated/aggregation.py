@@ -12,10 +12,8 @@ import torch
 
 from fleet_merging.errors import MergeError, MessageError
 from fleet_merging.queries.validity import NO_LIMITS, Limits
-from fleet_merging.robust import Rule
 from fleet_tools.baselines.federated.messages import (
     Answer,
-    Change,
     LocalUpdate,
     checked_change,
     checked_update,
@@ -162,47 +160,9 @@ class ChangeSum:
         """See `round_messages.Aggregator`."""
         limits = self._limits(robot)
         change = checked_change(answer, self._round, self._counts, self._bits, limits)
-        self._take(robot, change)
+        self.total = self.total.plus(change.vector, change.steps)
         self.robots.add(robot)
 
     def mean(self) -> np.ndarray:
         """Returns the mean change, shape (n,), float64."""
         return self.total.mean()
-
-    def _take(self, robot: int, change: Change) -> None:
-        self.total = self.total.plus(change.vector, change.steps)
-
-
-class RobustChanges(ChangeSum):
-    """Keeps all changes of a streaming round, and aggregates them by a robust rule.
-
-    Args:
-        round_number, reference, bits, total, limits: See `ChangeSum`; the sum is empty.
-        rule: Rule of `merging.robust`.
-    """
-
-    def __init__(
-        self,
-        round_number: int,
-        reference: Tensors,
-        bits: int | None,
-        total: FixedPointSum,
-        limits: LimitsOf,
-        rule: Rule,
-    ) -> None:
-        super().__init__(round_number, reference, bits, total, limits)
-        self._rule, self._changes = rule, dict[int, Change]()
-
-    def mean(self) -> np.ndarray:
-        """Returns the change that the rule makes, shape (n,), float64, in any order of arrival.
-
-        Raises:
-            MergeError: There are too few robots for the rule.
-        """
-        changes = [change for _, change in sorted(self._changes.items())]
-        vectors = np.stack([change.vector for change in changes]).astype(np.float64)
-        return self._rule(vectors, np.array([change.steps for change in changes], float))
-
-    def _take(self, robot: int, change: Change) -> None:
-        super()._take(robot, change)
-        self._changes[robot] = change

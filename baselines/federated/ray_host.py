@@ -1,33 +1,24 @@
 """Hosts in Ray actors: their state, their machine and their next robot."""
 
 import time
-from collections import Counter, deque
-from collections.abc import Hashable, Sequence
+from collections import deque
+from collections.abc import Hashable
 from typing import Any
 
 from fleet_tools.baselines.federated.messages import decode, encode
 from fleet_tools.baselines.federated.transport import RobotHost
-from fleet_tools.errors import require_name
 from fleet_tools.parallel import ray_workers
 from fleet_tools.parallel.backend import Death, Outcome
 from fleet_tools.parallel.workers import START_LIMIT_S
-
-Place = str | None
-"""A Ray resource of machines; None where any machine will do."""
-
-_SHARE = 0.001
-"""Amount of the resource of a place that a host reserves: any number of hosts may share it."""
 
 
 class RayHost(ray_workers.RayActor):
     """The server's view of a host: free, or asked for its location or for an answer.
 
     Args:
-        place: The Ray resource of the machines where it may run; None for all machines.
         memory: See `RobotHost`.
 
     Attributes:
-        place: Its place.
         free_since: When it became free, s.
         deadline: Time at which its answer is due, s.
         robot: The robot that it serves; None while it serves none.
@@ -35,15 +26,9 @@ class RayHost(ray_workers.RayActor):
         ended: Whether it was ended although it served a robot.
     """
 
-    def __init__(self, place: Place, memory: float) -> None:
-        super().__init__(
-            RobotHostActor,
-            memory,
-            num_cpus=0,
-            resources={} if place is None else {place: _SHARE},
-            scheduling_strategy="SPREAD",
-        )
-        self.place, self.ended = place, False
+    def __init__(self, memory: float) -> None:
+        super().__init__(RobotHostActor, memory, num_cpus=0, scheduling_strategy="SPREAD")
+        self.ended = False
         self.free_since = self.deadline = self._limit_s = 0.0
         self.robot: int | None = None
         self.exchange: object = None
@@ -121,84 +106,41 @@ class RobotHostActor:
 
 
 class Outbox:
-    """Robots with waiting messages, by their place, and by the host that has them open.
+    """Robots with waiting messages, by the host that has them open.
 
     A free host first takes its own open robots, then robots without a host. It takes another host's
     robot only on request, because reopening a robot's data takes longer than a short wait.
     """
 
     def __init__(self) -> None:
-        # For each place, robots by their host; None for robots without one.
-        self._queues: dict[Place, dict[Hashable | None, deque[int]]] = {}
+        # Robots by their host; None for robots without one.
+        self._queues: dict[Hashable | None, deque[int]] = {}
 
-    def put(self, robot: int, place: Place, host: Hashable | None = None) -> None:
+    def put(self, robot: int, host: Hashable | None = None) -> None:
         """Adds a robot behind the others of its host."""
-        self._queues.setdefault(place, {}).setdefault(host, deque()).append(robot)
+        self._queues.setdefault(host, deque()).append(robot)
 
-    def take(self, place: Place, host: Hashable, *, of_others: bool) -> int | None:
+    def take(self, host: Hashable, *, of_others: bool) -> int | None:
         """Removes the robot that is next for a free host, and returns it.
 
         Args:
-            place: Place of the host.
             host: The host.
             of_others: Whether it may take a robot that another host has open.
 
         Returns:
             The robot; None if there is none for it.
         """
-        queues = self._queues.get(place, {})
-        longest = max(queues, key=lambda each: len(queues[each]), default=None)
+        longest = max(self._queues, key=lambda each: len(self._queues[each]), default=None)
         for each in (host, None, *([longest] if of_others else [])):
-            if queues.get(each):
-                return queues[each].popleft()
+            if self._queues.get(each):
+                return self._queues[each].popleft()
         return None
 
-    def release(self, place: Place, host: Hashable) -> None:
+    def release(self, host: Hashable) -> None:
         """Lets any host take the robots of a host that is gone."""
-        queues = self._queues.get(place, {})
-        if host in queues:
-            queues.setdefault(None, deque()).extend(queues.pop(host))
+        if host in self._queues:
+            self._queues.setdefault(None, deque()).extend(self._queues.pop(host))
 
-    def drop(self, place: Place) -> list[int]:
-        """Removes the robots of a place, and returns them."""
-        return [robot for queue in self._queues.pop(place, {}).values() for robot in queue]
-
-    def places(self) -> list[Place]:
-        """Returns the places where robots wait."""
-        return [place for place in self._queues if self.count(place)]
-
-    def count(self, place: Place) -> int:
-        """Returns the number of robots that wait at a place."""
-        return sum(map(len, self._queues.get(place, {}).values()))
-
-
-_OF_RAY = ("CPU", "GPU", "TPU", "memory", "object_store_memory", "node:__internal_head__")
-"""Ray's own resources, which do not locate a machine; `node:ADDRESS` does."""
-
-
-def place_cores() -> dict[str, int]:
-    """Returns the number of cores of the machines at each place, at least one.
-
-    Machines that Ray has lost do not count.
-    """
-    import ray
-
-    cores: Counter[str] = Counter()
-    for node in ray.nodes():
-        if node["Alive"]:
-            for name in node["Resources"]:
-                if name not in _OF_RAY:
-                    cores[name] += int(node["Resources"].get("CPU", 0))
-    return {place: max(1, count) for place, count in cores.items()}
-
-
-def require_places(places: Sequence[str]) -> None:
-    """Checks that machines of the cluster have the resources of places.
-
-    Raises:
-        UnknownNameError: None has one of them.
-    """
-    known = place_cores() if places else {}
-    for place in places:
-        remedy = f"`ray start --resources '{{\"{place}\": 1}}'` gives it to a machine."
-        require_name("place", place, known, remedy)
+    def count(self) -> int:
+        """Returns the number of robots that wait."""
+        return sum(map(len, self._queues.values()))

@@ -2,20 +2,13 @@
 
 import math
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fleet_merging.errors import MessageError
 from fleet_tools.baselines.federated.messages import Answer, Assignment, Message, decode, encode
-from fleet_tools.baselines.federated.ray_host import (
-    Outbox,
-    Place,
-    RayHost,
-    place_cores,
-    require_places,
-)
+from fleet_tools.baselines.federated.ray_host import Outbox, RayHost
 from fleet_tools.baselines.federated.transport import (
     MEMORY,
     Answers,
@@ -50,11 +43,8 @@ class RayTransport:
 
     Args:
         assignments: Assignments of the robots, by robot number.
-        at_once: Number of hosts, and so of robots that work at the same time. With places, it
-            limits each place, as do the cores of its machines.
+        at_once: Number of hosts, and so of robots that work at the same time.
         timeout_s: Time limit of an answer.
-        places: Names of Ray resources. Robot i is served only by machines with resource i % n;
-            without names, by all.
         memory: Of each host, see `RobotHost`.
         report: Called with a line on each lost robot or machine.
 
@@ -68,21 +58,18 @@ class RayTransport:
         *,
         at_once: int,
         timeout_s: float,
-        places: Sequence[str] = (),
         memory: float = MEMORY,
         report: Report = lambda line: None,
     ) -> None:
         import ray
 
-        require_places(places)
-        self._assignments, self._places = assignments, tuple(places)
+        self._assignments = assignments
         self._at_once, self._timeout_s = at_once, timeout_s
         self._memory, self._report = memory, report
         self._liveness = liveness_of(ray)
         self._hosts: list[RayHost] = []
         self._homes: dict[int, RayHost] = {}  # the host that was sent a robot's last message
-        self._limits: dict[Place, int] = {}  # of the numbers of hosts
-        self._failed_starts: defaultdict[Place, list[str]] = defaultdict(list)  # in a row
+        self._failed_starts: list[str] = []  # in a row
         self._late: list[int] = []
         self._lost_machines: set[str] = set()
         self._stored: tuple[Message, Any] | None = None
@@ -108,10 +95,10 @@ class RayTransport:
         exchange = _Exchange(messages)
         deadline = exchange.begun + (math.inf if deadline_s is None else deadline_s)
         self._prepare(exchange)
-        while exchange.outbox.places() or any(host.exchange is exchange for host in self._hosts):
+        while exchange.outbox.count() or any(host.exchange is exchange for host in self._hosts):
             left = deadline - time.monotonic()
             if left > 0:
-                yield from self._begin(exchange)
+                self._begin(exchange)
             for host in self._ended(min(POLL_S, max(left, 0.0)), all_of_them=left <= 0):
                 answer = self._settle(host, exchange)
                 if answer is not None:
@@ -148,51 +135,46 @@ class RayTransport:
     def _prepare(self, exchange: "_Exchange") -> None:
         """Sorts the messages, and asks hosts that had no work whether they still run."""
         self._failed_starts.clear()
-        self._measure_places()
         hosts = set(self._hosts)
         for robot in exchange.messages:
             home = self._homes.get(robot)
-            exchange.outbox.put(robot, self._place(robot), home if home in hosts else None)
+            exchange.outbox.put(robot, home if home in hosts else None)
         for host in self._hosts:
             if host.free and exchange.begun - host.free_since > CHECK_S:
                 host.ask_location()
 
-    def _begin(self, exchange: "_Exchange") -> Iterator[tuple[int, LostClient]]:
-        """Gives work to free hosts, and starts more; yields robots that no host can serve."""
+    def _begin(self, exchange: "_Exchange") -> None:
+        """Gives work to free hosts, and starts more.
+
+        Raises:
+            WorkersError: No host starts.
+        """
         now = time.monotonic()
         for host in self._hosts:
             if host.free:
                 free_for = now - max(host.free_since, exchange.begun)
-                robot = exchange.outbox.take(host.place, host, of_others=free_for > PATIENCE_S)
+                robot = exchange.outbox.take(host, of_others=free_for > PATIENCE_S)
                 if robot is not None:
                     assignment = self._assignments[robot].to_json()
                     message = self._with_call(exchange.messages[robot])
                     host.serve(robot, exchange, assignment, message, self._timeout_s)
                     self._homes[robot] = host
-        for place in exchange.outbox.places():
-            if (problem := self._start_hosts(place, exchange.outbox.count(place))) is not None:
-                for robot in exchange.outbox.drop(place):
-                    self._report(loss_report(robot, lost := LostClient(problem)))
-                    yield robot, lost
+        if exchange.outbox.count() and not self._start_fails():
+            starting = sum(not host.free and host.robot is None for host in self._hosts)
+            wanted = exchange.outbox.count() - starting
+            for _ in range(min(self._at_once - len(self._hosts), wanted)):
+                self._hosts.append(RayHost(self._memory))
 
-    def _start_hosts(self, place: Place, wanted: int) -> str | None:
-        """Starts hosts for waiting work, and returns an error if none will start."""
-        here = [host for host in self._hosts if host.place == place]
-        if place is not None and self._limits[place] == 0:
-            return f"no machine has its place {place!r}"
-        if len(failed := self._failed_starts[place]) > TRIES:
-            if here:
-                return None  # these remain
-            if not self._hosts:
-                raise WorkersError(
-                    f"The processes of robots do not start: {failed[-1]}. Fewer --workers need "
-                    "less memory; --workers 0 shows the error."
-                )
-            return f"no process starts at its place {place!r}: {failed[-1]}"
-        starting = sum(not host.free and host.robot is None for host in here)
-        for _ in range(min(self._limits[place] - len(here), wanted - starting)):
-            self._hosts.append(RayHost(place, self._memory))
-        return None
+    def _start_fails(self) -> bool:
+        """Whether hosts do not start any more, and those that run remain."""
+        if len(self._failed_starts) <= TRIES:
+            return False
+        if not self._hosts:
+            raise WorkersError(
+                f"The processes of robots do not start: {self._failed_starts[-1]}. Fewer --workers "
+                "need less memory; --workers 0 shows the error."
+            )
+        return True
 
     def _with_call(self, message: Message) -> Any:
         """Returns a message as bytes, or a reference to them: a message to many is stored once."""
@@ -232,17 +214,17 @@ class RayTransport:
             self._remove(host, present)
             if robot is None:
                 if host.location is None and well:
-                    self._failed_starts[host.place].append(reason)
+                    self._failed_starts.append(reason)
                 return None
             if not well:  # the host may have died with a process of Ray, not from this message
                 if present is not None and exchange is present:
-                    present.outbox.put(robot, host.place)
+                    present.outbox.put(robot)
                 return None
             result = LostClient(reason)
         else:
             host.rest()
             if robot is None:  # it has told where it runs
-                self._failed_starts[host.place].clear()
+                self._failed_starts.clear()
                 return None
             if isinstance(outcome, Done):
                 result = outcome.result
@@ -270,8 +252,7 @@ class RayTransport:
             self._hosts.remove(host)
         host.end()
         if present is not None:
-            present.outbox.release(host.place, host)
-        self._measure_places()
+            present.outbox.release(host)
 
     def _machine_loss(self, host: RayHost) -> str | None:
         """Returns a message if the machine of a host is lost, and reports it once."""
@@ -287,15 +268,6 @@ class RayTransport:
             self._lost_machines.add(host.location.node)
             self._report(f"Machine {address} is lost.")
         return f"its machine {address} is lost"
-
-    def _place(self, robot: int) -> Place:
-        return self._places[robot % len(self._places)] if self._places else None
-
-    def _measure_places(self) -> None:
-        cores = place_cores() if self._places else {}
-        self._limits = {None: self._at_once} | {
-            place: min(self._at_once, cores.get(place, 0)) for place in self._places
-        }
 
 
 @dataclass(eq=False)

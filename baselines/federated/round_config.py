@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from fleet_merging.robust import rule_of
 from fleet_tools.baselines.training.state import TrainingError
-from fleet_tools.config.values import Count, CountOrZero, Number, Positive, Value
+from fleet_tools.config.values import Count, Number, Positive, Value
 from fleet_tools.errors import ConfigError
 
 LATE = "it had not answered when the round closed"
@@ -84,15 +83,10 @@ class StreamingConfig(Value):
             policy of one robot, then with the mean of the pass before.
         bits: Number of bits of each number in an answer, rounded at random without bias; None for
             float32.
-        robust: Rule of `merging.robust` in place of the mean, such as "coordinate_median"; the
-            server then keeps all changes of a round. None for the mean.
-        byzantine: Largest number of robots that may send arbitrary changes, for the rule.
     """
 
     passes: Annotated[Count, pydantic.Field(lt=1000)] = 1
     bits: Literal[2, 4, 8, 16] | None = None
-    robust: str | None = None
-    byzantine: CountOrZero = 1
 
     @property
     def asks_again(self) -> bool:
@@ -112,7 +106,7 @@ def require_streamable(
         initialization: Its initial weights, "own" or "common".
 
     Raises:
-        ConfigError, UnknownChoiceError: It cannot, or the robust rule does not exist.
+        ConfigError: It cannot.
     """
     if method not in STREAMED_METHODS:
         raise ConfigError(
@@ -124,8 +118,6 @@ def require_streamable(
         raise ConfigError(
             f"robots of a streaming fleet align alone, without the option {unknown[0]!r}"
         )
-    if config.robust is not None:
-        rule_of(config.robust, config.byzantine)
     own = initialization == "own"
     if config.passes > 1 and (not own or method not in ("git_rebasin", "fleet_merge")):
         raise ConfigError(

@@ -2,7 +2,7 @@
 
 The server keeps answers and merges them by a method of the registry. In a streaming fleet, robots
 align at home, and the server adds up their changes. It then holds only the reference and one sum,
-for any number of robots, unless a robust rule needs all changes.
+for any number of robots.
 """
 
 import math
@@ -19,12 +19,10 @@ from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import DataHolder
 from fleet_merging.queries.traffic import DataHolderError
 from fleet_merging.queries.validity import is_finite, outlier
-from fleet_merging.robust import rule_of
 from fleet_merging.soundness import require_sound
 from fleet_tools.baselines.federated.aggregation import (
     ChangeSum,
     FixedPointSum,
-    RobustChanges,
     Updates,
 )
 from fleet_tools.baselines.federated.compact import Known
@@ -328,7 +326,6 @@ def merge_problem(
         data_holders=data_holders,
         shared_data_holder=plan.shared_data_holder,
         affine_maps=plan.affine_maps,
-        unitwise=plan.blueprint.unitwise(),
         seed=plan.merge_seed(number),
         base=base,
         **fields,
@@ -381,14 +378,13 @@ def _changes(
     """Returns the robots' changes; their sum is stored now and then."""
     config, stored = plan.config.streaming, time.monotonic()
     assert config is not None
-    arguments = request.training.round, begun.reference, config.bits, begun.total, plan.limits
-    changes = ChangeSum(*arguments)
-    if config.robust is not None:
-        changes = RobustChanges(*arguments, rule_of(config.robust, config.byzantine))
+    changes = ChangeSum(
+        request.training.round, begun.reference, config.bits, begun.total, plan.limits
+    )
 
     def after_answer() -> None:
         nonlocal stored
-        if config.robust is None and time.monotonic() - stored >= STORE_EVERY_S:
+        if time.monotonic() - stored >= STORE_EVERY_S:
             waiting = tuple(set(begun.waiting) - changes.robots)
             robots = dict(messages.robots)
             store.save_partial(replace(begun, total=changes.total, robots=robots, waiting=waiting))

@@ -14,7 +14,6 @@ import numpy as np
 
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
-from fleet_tools.baselines.linear_control.alignment import balancing_transform
 from fleet_tools.baselines.linear_control.learning import learn_by_gradient, learn_static
 from fleet_tools.baselines.linear_control.lqg import (
     cost,
@@ -46,7 +45,6 @@ class LinearFleetConfig(Value):
         unstable: Whether the plant is the unstable one.
         iterations: Largest number of steps in each of the two phases of learning.
         method: Name of the merging method, see `merging.METHODS`.
-        balanced: Whether controllers are first transformed to balanced coordinates.
     """
 
     data: tuple[str, ...] = ()
@@ -55,7 +53,6 @@ class LinearFleetConfig(Value):
     unstable: bool = False
     iterations: Count = 200
     method: str = "average"
-    balanced: bool = False
 
 
 Planned = tuple[LinearFleetConfig, int, str | None]
@@ -105,8 +102,6 @@ class LinearControl:
         if reference is not None:
             return {"cost": _relative_cost(systems, controllers(reference == "joint"))}
         robots = controllers(joint=False)
-        if config.balanced:
-            robots = [each.transformed(balancing_transform(each)) for each in robots]
         merged = METHODS[config.method](robots).controller
         return {"cost": _relative_cost(systems, [merged] * len(systems))}
 

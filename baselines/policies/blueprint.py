@@ -327,11 +327,6 @@ class Blueprint(Value):
             _DERIVED[key] = derive(network, example, output=lambda outputs: outputs[0])
         return _DERIVED[key]
 
-    def unitwise(self) -> tuple[str, ...]:
-        """Returns the names of the body's parameters that act on each unit by itself."""
-        body: Any = self.create_empty().body
-        return tuple(body.unitwise("body")) if hasattr(body, "unitwise") else ()
-
     def affine_maps(self) -> "tuple[AffineMap, ...]":
         """Returns the network's affine maps in the order in which they are applied.
 
@@ -345,7 +340,7 @@ class Blueprint(Value):
     def differences(self, other: "Blueprint") -> list[str]:
         """Lists the differences that make the weights of two policies incompatible.
 
-        Scalings may differ, see `merged_checkpoints.with_common_scaling`.
+        The scaling of inputs is not among them; see `model_files.common_blueprint`.
         """
         return differences(self._flat(), other._flat())
 

@@ -9,7 +9,6 @@ import pydantic
 from fleet_tools.baselines.policies.part_configs import (
     BodyConfig,
     CloudsConfig,
-    DiagonalConfig,
     DiffusionHeadConfig,
     EncoderConfig,
     EnsembleConfig,
@@ -143,8 +142,8 @@ class PolicyConfig(Value):
             None if the body is neither an MLP with layers nor recurrent, the policy is an ensemble,
             or the width is out of range.
         """
-        body, resizable = self.body, (MLPConfig, RecurrentConfig, DiagonalConfig)
-        if not isinstance(body, resizable) or body.layers == 0 or self.gate is not None:
+        resizable = isinstance(self.body, MLPConfig | RecurrentConfig) and self.body.layers > 0
+        if not resizable or self.gate is not None:
             return None
         try:
             return self.of_width(width)
@@ -187,7 +186,6 @@ _BODIES: dict[str, BodyConfig] = {
     "elman": RecurrentConfig(type="elman"),
     "lstm": RecurrentConfig(type="lstm"),
     "gru": RecurrentConfig(type="gru"),
-    "diagonal": DiagonalConfig(),
     "transformer": TransformerConfig(),
 }
 
@@ -221,7 +219,7 @@ def policy_config(name: str) -> PolicyConfig:
 _TYPES: dict[str, type[Value]] = {
     name: config
     for config in (
-        *(MLPConfig, RecurrentConfig, DiagonalConfig, TransformerConfig, OwnClassConfig),
+        *(MLPConfig, RecurrentConfig, TransformerConfig, OwnClassConfig),
         *(LinearHeadConfig, FlowHeadConfig, DiffusionHeadConfig),
         *(EnsembleConfig, HorizonConfig),
     )

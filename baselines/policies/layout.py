@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
@@ -235,8 +235,7 @@ class Scaling(Value):
     """Offset and divisor of each entry without an encoder, stored with the policy.
 
     Scaling belongs to a policy and not to its weights, since averaged weights need inputs of one
-    scale. Policies with several scalings are merged with a common one, see
-    `merged_checkpoints.with_common_scaling`.
+    scale: policies with several scalings are not merged.
 
     Attributes:
         mean: Subtracted numbers in row-major order, by the entry's name.
@@ -285,27 +284,6 @@ class Scaling(Value):
             mean={name: (0.0,) * size for name, size in sizes.items()},
             std={name: (1.0,) * size for name, size in sizes.items()},
         )
-
-    @classmethod
-    def pooled(cls, scalings: Sequence[Self], weights: np.ndarray) -> Self:
-        """Returns the scaling of the data of several robots together.
-
-        Args:
-            scalings: Each robot's, of the same entries.
-            weights: Each robot's part of the data; they sum to 1.
-        """
-        mean, std = {}, {}
-        for name in scalings[0].mean:
-            means, stds = (
-                np.array([getattr(s, key)[name] for s in scalings]) for key in cls.model_fields
-            )
-            center = weights @ means
-            spread = np.sqrt(weights @ (stds**2 + (means - center) ** 2))
-            # Equal numbers stay as they are, without rounding.
-            same = (means == means[0]).all(0), ((means == means[0]) & (stds == stds[0])).all(0)
-            mean[name] = tuple(np.where(same[0], means[0], center).tolist())
-            std[name] = tuple(np.where(same[1], stds[0], spread).tolist())
-        return cls(mean=mean, std=std)
 
     def rounded_digest(self) -> str:
         """Returns a hash of the numbers as networks use them, in float32."""

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fleet_merging.average import AveragingWeights, normalize
+from fleet_merging.average import AveragingWeights
 from fleet_merging.errors import MergeError
 from fleet_merging.modules import keeps_statistics, recompute
 from fleet_merging.moments.affine_maps import AffineMap
-from fleet_merging.normalizers import folded
 from fleet_merging.problem import Encoders, MergeProblem, MergeResult, Teacher
 from fleet_merging.queries.data_holder import DataHolder, LocalDataHolder
 from fleet_merging.symmetry.table import State
@@ -19,57 +18,11 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import GateConfig
 from fleet_tools.baselines.policies.heads import first_noise, process_of, regression
-from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.network import ENCODER_MODULES, FEATURES
 from fleet_tools.baselines.policies.part_configs import LinearHeadConfig, OwnClassConfig
 
 _BY_FEATURES = ("density_gated_ensemble", "gated_refit", "distillation")
 """Methods that need the end of the encoders."""
-
-
-def with_common_scaling(
-    checkpoints: Sequence[Checkpoint], averaging_weights: AveragingWeights | None = None
-) -> list[Checkpoint]:
-    """Returns policies that scale their inputs by pooled statistics, with unchanged actions.
-
-    Args:
-        checkpoints: Policies that differ only in their scaling and their weights.
-        averaging_weights: Part of each in the pooled statistics; equal ones if None.
-
-    Raises:
-        MergeError: A policy does not begin with an affine map of the scaled numbers.
-    """
-    scalings = [each.blueprint.scaling for each in checkpoints]
-    if all(scaling == scalings[0] for scaling in scalings):
-        return list(checkpoints)
-    scaling = Scaling.pooled(scalings, normalize(averaging_weights, len(checkpoints)))
-    return [rescaled(each, scaling) for each in checkpoints]
-
-
-def rescaled(checkpoint: Checkpoint, scaling: Scaling) -> Checkpoint:
-    """Returns the same policy with another scaling, folded into its weights.
-
-    Raises:
-        MergeError: See `with_common_scaling`.
-    """
-    blueprint = checkpoint.blueprint.model_copy(update={"scaling": scaling})
-    own, common = (each.create().eval() for each in (checkpoint.blueprint, blueprint))
-    for network in (own, common):
-        network.load_state_dict(dict(checkpoint.weights))
-    example = blueprint.example()
-    for name in blueprint.names("state"):  # as in the policy's data
-        shape, rows = blueprint.observation[name].shape, checkpoint.blueprint.scaling.arrays([name])
-        offset, divisor = (torch.from_numpy(row).reshape(shape) for row in rows)
-        example[name] = offset + divisor * example[name]
-    try:
-        weights = folded(own, common, (example,), _actions, _encoder_names())
-    except MergeError as error:
-        raise MergeError(
-            "The policies scale their inputs by different statistics, which cannot be folded into "
-            f"the weights: {error} `--like` of `python -m fleet_tools.baselines.train` uses common "
-            "ones."
-        ) from None
-    return Checkpoint(blueprint, weights, checkpoint.notes)
 
 
 def checkpoint_problem(
@@ -134,7 +87,6 @@ def checkpoint_problem(
         inputs=partial(_read, shared) if shared is not None and blueprint.with_memory else None,
         resized=None if wide is None else wide.create().eval(),
         at_width=partial(_network_of_width, blueprint),
-        unitwise=blueprint.unitwise(),
         finish=dict if shared is None or not has_norms else partial(_finished, network, shared),
     )
 

@@ -82,20 +82,6 @@ class RecurrentConfig(ModuleConfig):
     width: Width = 512
 
 
-class DiagonalConfig(ModuleConfig):
-    """Stacked diagonal linear recurrences, each with a layer of ReLU units that reads its states.
-
-    Attributes:
-        layers: Number of layers; each reads the units of the one below.
-        width: Number of states, and of units, of each layer.
-    """
-
-    module: ClassVar[str] = "bodies:DiagonalBody"
-    type: Literal["diagonal"] = "diagonal"
-    layers: Depth = 4
-    width: Width = 512
-
-
 class TransformerConfig(ModuleConfig):
     """Causal self-attention over the steps of an episode.
 
@@ -229,7 +215,7 @@ def _encoder_kind(config: object) -> str:
 
 
 BodyConfig = Annotated[
-    MLPConfig | RecurrentConfig | DiagonalConfig | TransformerConfig | OwnClassConfig,
+    MLPConfig | RecurrentConfig | TransformerConfig | OwnClassConfig,
     pydantic.Field(discriminator="type"),
 ]
 _OwnEncoder = Annotated[OwnClassConfig, pydantic.Tag("class")]

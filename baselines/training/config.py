@@ -186,10 +186,8 @@ class CurveOptions(OptionGroup):
     """Curves of losses, rates and successes."""
 
     tensorboard: bool = False
-    """Write them for TensorBoard: `tensorboard --logdir OUTPUT`."""
-    wandb: str | None = None
-    """Send them to this project of Weights & Biases, over the network and with your account there;
-    WANDB_MODE=offline keeps them in OUTPUT."""
+    """Write them for TensorBoard: `tensorboard --logdir OUTPUT`. `wandb sync OUTPUT/tensorboard`
+    sends them to Weights & Biases."""
 
     def require_libraries(self) -> None:
         """Imports the libraries that the options need.
@@ -199,15 +197,13 @@ class CurveOptions(OptionGroup):
         """
         if self.tensorboard:
             require("tensorboard", PURPOSE)
-        if self.wandb is not None:
-            require("wandb", PURPOSE)
 
 
 class PolicyOptions(OptionGroup):
     """The policy."""
 
     architecture: str | None = None
-    """Architecture of the policy: mlp, elman, lstm, gru, diagonal or transformer, with the prefix
+    """Architecture of the policy: mlp, elman, lstm, gru or transformer, with the prefix
     pointnet_ or resnet_ for point clouds or images. It may also be the path of a PolicyConfig,
     FILE.json or FILE.yaml; or a body of your own, module:Class."""
     like: Path | None = None

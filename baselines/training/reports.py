@@ -1,28 +1,21 @@
 """Reports of a training run: its plan, a progress bar, a summary, and curves.
 
-Curves go to TensorBoard and Weights & Biases, from the run's stored log. Each command writes
-TensorBoard's anew, so that a resumed run has no point twice.
+Curves go to TensorBoard, from the run's stored log. Each command writes them anew, so that a
+resumed run has no point twice.
 """
 
 import os
-import secrets
 import socket
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import torch
-
-from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.bodies import lacks_lstm_kernel
-from fleet_tools.baselines.training.config import PURPOSE, CurveOptions, TrainingConfig
+from fleet_tools.baselines.training.config import PURPOSE, CurveOptions
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.rollouts import TaskSuccesses, format_successes
 from fleet_tools.baselines.training.run import TrainingRunSpec
 from fleet_tools.baselines.training.state import EpochMetrics, TrainingProgress, best_epoch
-from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.utils.disk_errors import disk_errors
 from fleet_tools.utils.libraries import require
 from fleet_tools.utils.progress import progress_bar
@@ -51,18 +44,6 @@ def plan_text(
         f"Training: {config.epochs} epochs, batches of {config.batch_size}, {config.schedule} "
         f"learning rate {config.learning_rate:g}, moving average {config.ema_decay:g}, seed "
         f"{config.seed}, {spec.device}."
-        f"{precision_note(spec.blueprint, config, spec.device)}"
-    )
-
-
-def precision_note(blueprint: Blueprint, config: TrainingConfig, device: str) -> str:
-    """Returns a line on kernels that training replaces, or an empty text."""
-    lstm = blueprint.config.body.type == "lstm" and device == "cpu"
-    if not (lstm and config.precision == "bfloat16" and lacks_lstm_kernel(torch.bfloat16)):
-        return ""
-    return (
-        "\nPrecision: oneDNN has no LSTM in bfloat16 for this processor; PyTorch's own, slower "
-        "one computes it. float32 is faster here."
     )
 
 
@@ -163,8 +144,8 @@ class EpochBar:
         self._bar.close()
 
 
-FOLDER, WANDB_ID = "tensorboard", "wandb_id.txt"
-"""In the folder of a run, TensorBoard's files, and its id at Weights & Biases."""
+FOLDER = "tensorboard"
+"""In the folder of a run, TensorBoard's files."""
 
 Point = tuple[int, Mapping[str, float]]
 """A step, such as the number of an epoch, and values by the name of their curve."""
@@ -172,37 +153,24 @@ Point = tuple[int, Mapping[str, float]]
 WritePoint = Callable[[Point], None]
 
 
-@contextmanager
-def open_curves(
-    options: CurveOptions, folder: Path, config: Mapping[str, Any], past: Iterable[Point]
-) -> Generator[WritePoint]:
+def open_curves(options: CurveOptions, folder: Path, past: Iterable[Point]) -> WritePoint:
     """Returns a function that adds a point to all curves.
 
     Args:
         options: Destinations of curves.
         folder: Folder of the run.
-        config: The run's inputs, as plain JSON data.
         past: Points of earlier commands.
 
     Raises:
         MissingLibraryError: A library is not installed.
         OSError: The disk is full or gone.
     """
-    with ExitStack() as stack:
-        writers: list[WritePoint] = []
-        if options.tensorboard:
-            writers.append(stack.enter_context(_tensorboard(folder / FOLDER)))
-        if options.wandb is not None:
-            writers.append(stack.enter_context(_wandb(options.wandb, folder, config)))
-
-        def write(point: Point) -> None:
-            for writer in writers:
-                writer(point)
-
-        if writers:
-            for point in past:
-                write(point)
-        yield write
+    if not options.tensorboard:
+        return lambda point: None
+    write = _tensorboard(folder / FOLDER)
+    for point in past:
+        write(point)
+    return write
 
 
 def epoch_point(metrics: EpochMetrics) -> Point:
@@ -221,8 +189,7 @@ def success_values(rollouts: Mapping[str, TaskSuccesses] | None) -> dict[str, fl
     }
 
 
-@contextmanager
-def _tensorboard(folder: Path) -> Generator[WritePoint]:
+def _tensorboard(folder: Path) -> WritePoint:
     require("tensorboard", PURPOSE)
     # PyTorch's writer appends in a thread, which dies with a traceback when the disk is full.
     from tensorboard.compat.proto import event_pb2, summary_pb2
@@ -249,35 +216,4 @@ def _tensorboard(folder: Path) -> Generator[WritePoint]:
 
     folder.mkdir(parents=True, exist_ok=True)
     append(file_version="brain.Event:2")
-    yield write
-
-
-@contextmanager
-def _wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Generator[WritePoint]:
-    wandb: Any = require("wandb", PURPOSE)
-    run = wandb.init(
-        project=project,
-        name=folder.name,
-        dir=str(folder),
-        id=_run_id(folder / WANDB_ID),
-        resume="allow",
-        config=dict(config),
-    )
-    done = run.step  # the number of steps that are there
-
-    def write(point: Point) -> None:
-        step, values = point
-        if step >= done:
-            run.log(dict(values), step=step)
-
-    try:
-        yield write
-    finally:
-        run.finish()
-
-
-def _run_id(path: Path) -> str:
-    """Returns the id by which a resumed run continues its curves; a restarted one has another."""
-    if not path.is_file():
-        write_file(path, secrets.token_hex(8))
-    return path.read_text()
+    return write

@@ -1,4 +1,4 @@
-"""Rollouts of policies in scenes that are not used for training, and DAgger's rounds."""
+"""Rollouts of policies in scenes that are not used for training."""
 
 import contextlib
 from collections import Counter
@@ -226,72 +226,3 @@ def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "Rec
 def format_successes(rollouts: dict[str, TaskSuccesses]) -> str:
     """Returns the successes of all tasks in a few words, such as "12/20 9/20"."""
     return " ".join(f"{each['successes']}/{each['episodes']}" for each in rollouts.values())
-
-
-_SEEDS = 2**32
-"""Seeds of a round's datasets differ by a multiple of it from the seeds of options."""
-
-
-def collect_round(
-    datasets: Sequence[Path],
-    checkpoint: Path,
-    number: int,
-    episodes: int,
-    folder: Path,
-    worker_options: workers.WorkerOptions,
-    *,
-    quiet: bool,
-    stop: Callable[[], bool],
-) -> list[Path]:
-    """Collects a round's datasets, or continues them; see `experts.demonstrators`.
-
-    Args:
-        datasets: Folders of the first demonstrations, for tasks and environments.
-        checkpoint: The policy that takes turns with the expert.
-        number: Number of the round, from 1.
-        episodes: Number of successful episodes of each task.
-        folder: Folder of the round, with a dataset for each task.
-        worker_options: Settings of the workers that collect.
-        quiet: Whether to show no progress.
-        stop: Whether to begin no more episodes.
-
-    Returns:
-        Folders of the datasets.
-
-    Raises:
-        FleetToolsError: An environment cannot be made here, or the policy cannot act in it.
-        OSError: The disk is full or gone.
-    """
-    from fleet_tools.dataset.attempts import make_attempts
-    from fleet_tools.dataset.collection import fill_with_bar
-    from fleet_tools.dataset.dataset_folder import DatasetWriter
-    from fleet_tools.policies.sources import find_policy
-    from fleet_tools.storage.provenance import installed_packages
-
-    policy = find_policy(f"dagger:{checkpoint}")
-    headers: dict[str, Header] = {}
-    for dataset in datasets:
-        header = Dataset(dataset).header
-        headers.setdefault(header.setting, header)
-    for name, header in headers.items():
-        of_round = header.model_copy(
-            update={
-                "policy": str(policy),
-                "seed": header.seed + number * _SEEDS,
-                "keep_failures": False,
-                "packages": installed_packages(header.env_spec.arena.packages),
-            }
-        )
-        with DatasetWriter(folder / name, of_round) as writer:
-            make_work = partial(make_attempts, writer.header, policy, False)
-            fill_with_bar(
-                writer,
-                partial(worker_options.run, make_work=make_work),
-                episodes,
-                unit=f"{name} episode",
-                quiet=quiet,
-                stop=stop,
-            )
-        if stop():
-            break
-    return [folder / name for name in headers]

@@ -78,7 +78,6 @@ OPTIONAL = (
     Library("mujoco", "mujoco", "metaworld", "simulate Meta-World's tasks"),
     Library("dp_accounting", "dp-accounting", "flower", "compute the epsilon of noise"),
     Library("tensorboard", "tensorboard", "tensorboard", "write curves"),
-    Library("wandb", "wandb", "wandb", "send curves to Weights & Biases"),
     Library("websockets", "websockets", "serve", "serve policies over a socket"),
     Library("viser", "viser", "browser", "show pages in the browser"),
     Library("pyspacemouse", "pyspacemouse", "spacemouse", "read a SpaceMouse"),

@@ -11,7 +11,6 @@ from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.part_configs import (
     BodyConfig,
-    DiagonalConfig,
     DiffusionHeadConfig,
     FlowHeadConfig,
     HeadConfig,
@@ -70,7 +69,6 @@ BODIES: dict[str, BodyConfig] = {
     "elman": RecurrentConfig(type="elman", layers=2, width=16),
     "lstm": RecurrentConfig(type="lstm", layers=2, width=16),
     "gru": RecurrentConfig(type="gru", layers=2, width=16),
-    "diagonal": DiagonalConfig(layers=2, width=16),
     "transformer": TransformerConfig(layers=2, width=16, heads=2, feedforward=20, context=3),
 }
 

@@ -9,8 +9,8 @@ from merging_support.foreign_networks import ZOO, Stepping, derived, mlp
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from fleet_merging import merge as merge_models
 from fleet_merging.average import average
-from fleet_merging.buffers import learned_tensors
 from fleet_merging.errors import (
     MergeError,
     ModelMismatchError,
@@ -19,6 +19,7 @@ from fleet_merging.errors import (
     UnsoundMergeError,
 )
 from fleet_merging.methods.registry import merge
+from fleet_merging.modules import tensors_of
 from fleet_merging.problem import MergeProblem
 from fleet_merging.symmetry.derive import derive
 from fleet_merging.symmetry.table import Symmetry
@@ -73,56 +74,21 @@ def test_a_method_that_returns_no_model_is_named_with_the_tensor(
         merge(f"liars:{liar}", fixed_problem(model, model))
 
 
-@pytest.mark.parametrize("kind", [each for each in ZOO if "spectral" in each])
 @pytest.mark.parametrize(
-    ("method", "options"), [("naive_average", {}), ("task_arithmetic", {"scale": 3.0})]
+    "build",
+    [
+        parametrizations.spectral_norm,
+        nn.utils.spectral_norm,
+        lambda layer: parametrizations.spectral_norm(parametrizations.weight_norm(layer)),
+        parametrizations.orthogonal,
+    ],
 )
-def test_singular_vectors_are_those_of_the_merged_weight(kind, method, options):
-    model, models = ZOO[kind].build(), [ZOO[kind].weights(seed) for seed in range(2)]
-    problem = fixed_problem(*models, base=ZOO[kind].weights(9))
-    model.load_state_dict(merge(method, problem, **options).state)
-    model(ZOO[kind].example)
-    divided: list[Any] = [
-        each
-        for each in model.children()
-        if hasattr(each, "parametrizations") or "weight_u" in vars(each)["_buffers"]
-    ]
-    assert len(divided) == 2
-    for layer in divided:
-        rows = 1 if isinstance(layer, nn.ConvTranspose2d) else 0
-        matrix = layer.weight.detach().movedim(rows, 0).flatten(1)
-        assert np.linalg.norm(matrix.double().numpy(), 2) == pytest.approx(1, abs=1e-5)
-
-
-def test_vectors_that_all_models_share_are_kept():
-    """They were trained with these, so that the merged function is that of the averaged weights."""
-    layer = parametrizations.spectral_norm(nn.Linear(4, 3)).eval()
-    one = {name: value.clone() for name, value in layer.state_dict().items()}
-    weight = "parametrizations.weight.original"
-    other = one | {weight: one[weight] + torch.randn(3, 4)}
-    merged = average([one, other])
-    for name in one.keys() - {weight}:
-        torch.testing.assert_close(merged[name], one[name])
-
-
-def test_a_spectral_norm_of_a_computed_weight_is_refused_unless_models_agree():
-    models = []
-    for seed in range(2):
-        torch.manual_seed(seed)
-        layer = parametrizations.spectral_norm(parametrizations.weight_norm(nn.Linear(4, 3)))
-        models.append({name: value.clone() for name, value in layer.state_dict().items()})
-    torch.testing.assert_close(average([models[0]] * 2), models[0])
+def test_buffers_that_belong_to_one_weight_are_refused_before_anything_is_merged(build):
+    models = [nn.Sequential(build(nn.Linear(4, 4)), nn.Linear(4, 2)) for _ in range(2)]
     with pytest.raises(MergeError, match="remove_parametrizations"):
-        average(models)
-
-
-def test_parameters_with_the_names_of_a_spectral_norm_are_averaged_as_weights():
-    """A step of rank one has the shapes, and no unit vectors."""
-    one = {"w_orig": torch.randn(3, 4), "w_u": 5 * torch.ones(3), "w_v": torch.ones(4)}
-    other = {name: 2 * value for name, value in one.items()}
-    for name, value in average([one, other]).items():
-        torch.testing.assert_close(value, 1.5 * one[name])
-    assert learned_tensors(one).keys() == one.keys()
+        fixed_problem(*(tensors_of(each) for each in models))
+    with pytest.raises(MergeError, match="remove_parametrizations"):
+        merge_models("git_rebasin", models, example=torch.randn(6, 4))
 
 
 @pytest.mark.parametrize("method", ["task_arithmetic", "ties", "dare"])

@@ -118,7 +118,7 @@ def _normed() -> nn.Module:
     model = nn.Sequential(
         nn.utils.weight_norm(nn.Linear(5, 8)),
         nn.ReLU(),
-        nn.utils.spectral_norm(nn.Linear(8, 3)),
+        nn.utils.weight_norm(nn.Linear(8, 3)),
     )
     model(torch.randn(4, 5))
     return model

@@ -26,6 +26,7 @@ from fleet_merging import (
 from fleet_merging.errors import (
     DerivationError,
     MergeError,
+    SymmetryWarning,
     UnknownChoiceError,
 )
 
@@ -323,3 +324,12 @@ class Unlisted(nn.Module):
 def test_learned_parameters_outside_of_the_state_dict_are_refused():
     with pytest.raises(DerivationError, match=r"not in its state dict, .* \(3, 8\)"):
         merge("git_rebasin", [Unlisted(), Unlisted()], example=torch.randn(4, 5))
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_models_that_scale_by_other_statistics_are_averaged_with_a_warning(stored):
+    models = [nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)) for _ in range(2)]
+    for mean, model in enumerate(models):
+        model.register_buffer("mean", torch.full((3,), float(mean)), persistent=stored)
+    with pytest.warns(SymmetryWarning, match="buffers mean differ.*same statistics"):
+        merge("naive_average", models, example=torch.randn(6, 3))

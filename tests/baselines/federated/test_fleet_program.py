@@ -203,11 +203,6 @@ print(json.dumps([name for name in ("torch", "pydrake", "ray") if name in sys.mo
     assert run_python(code) == []
 
 
-def test_places_need_ray(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments(data, tmp_path / "out", "--place", "lab_a", "--place", "lab_b")) == 2
-    assert "--workers is 0" in capsys.readouterr().err
-
-
 def test_what_processes_hold_changes_no_bit(data: Path, whole: Path, tmp_path: Path) -> None:
     options = ("--robot-memory", "1e-6")
     assert main(arguments(data, tmp_path / "out", *options, **ROUNDS)) == 0

@@ -110,7 +110,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "fleet_merge": {"epochs": 1, "steps": 1},
     "fleet_merge_monotone": {"epochs": 1, "steps": 1},
     "regmean": {},
-    "regmean_pp": {},
     "least_squares": {"alignment": "activations"},
     "head_refit": {},
     "structured_compression": {},
@@ -304,7 +303,6 @@ OF_METHOD = {
     "fleet_merge": ("loss",),
     "fleet_merge_monotone": ("loss",),
     "regmean": ("moments",),
-    "regmean_pp": ("moments",),
     "density_gated_ensemble": ("moments",),
     "distillation": ("moments", "mixture"),
 }

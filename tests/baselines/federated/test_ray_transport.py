@@ -36,7 +36,6 @@ from fleet_tools.baselines.federated.messages import Answer, Message
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.ray_transport import RayTransport
 from fleet_tools.baselines.federated.transport import LostClient
-from fleet_tools.errors import UnknownNameError
 from fleet_tools.parallel import cluster
 
 ROBOTS = 5
@@ -291,15 +290,3 @@ def test_many_robots_on_two_hosts_take_the_memory_of_two(data: Path) -> None:
         assert processes(transport) == before.keys() and len(before) <= 2
         for process, held in before.items():
             assert psutil.Process(process).memory_info().rss - held < 50e6
-
-
-def test_robots_stay_at_places_that_exist(plan: FleetPlan) -> None:
-    with pytest.raises(UnknownNameError, match=r"Unknown place: 'lab_a'.*node:.*ray start"):
-        RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S, places=["lab_a"])
-    import ray
-
-    here = f"node:{ray.nodes()[0]['NodeManagerAddress']}"
-    with closing(
-        RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S, places=[here])
-    ) as transport:
-        assert exchanged(transport.exchange(all_of(plan, request(plan)))) == expected(plan)

@@ -29,7 +29,6 @@ from fleet_tools.errors import ConfigError
         ({**COMMON, "streaming": {"passes": 2}}, "passes: 1"),
         ({**COMMON, "streaming": {}, "try_robots": True}, "does not store robots' weights"),
         ({**COMMON, "streaming": {"bits": 5}}, "bits"),
-        ({**COMMON, "streaming": {"robust": "best"}}, "rule of robust aggregation: 'best'"),
         ({**COMMON, "streaming": {"bits": 8, "neighbours": 4}}, "neighbours"),
         ({**COMMON, "closing": {"over_sampling": 0.5}}, "over_sampling"),
         ({**COMMON, "closing": {"deadline": 0}}, "deadline"),

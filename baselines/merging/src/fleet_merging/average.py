@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fleet_merging.buffers import EXTRA_STATE, with_singular_vectors
+from fleet_merging.buffers import EXTRA_STATE
 from fleet_merging.errors import MergeError, ModelMismatchError
 from fleet_merging.symmetry.table import State, require_alike
 
@@ -80,8 +80,7 @@ class WeightedSum:
     def mean(self, form: State) -> dict[str, torch.Tensor]:
         """Returns the average: new tensors of the names and dtypes of one of the models.
 
-        Counts, such as a BatchNorm's of batches, are rounded. Spectral norms get the singular
-        vectors of the averaged weights; see `buffers.with_singular_vectors`.
+        Counts, such as a BatchNorm's of batches, are rounded.
         """
         mean: dict[str, torch.Tensor] = {}
         for name, each in form.items():
@@ -91,7 +90,7 @@ class WeightedSum:
             value = self.terms[name] / self.weight
             exact = each.is_floating_point() or each.is_complex()
             mean[name] = (value if exact else value.round()).to(each)
-        return with_singular_vectors(mean, form)
+        return mean
 
 
 def weighted_sum(states: Iterable[State], weights: Iterable[float]) -> WeightedSum:

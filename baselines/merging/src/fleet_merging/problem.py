@@ -13,7 +13,7 @@ from fleet_merging.average import (
     normalize,
     weighted_sum,
 )
-from fleet_merging.buffers import learned_tensors
+from fleet_merging.buffers import learned_tensors, require_mergeable
 from fleet_merging.errors import MergeError, ModelMismatchError
 from fleet_merging.modules import copied, load_tensors, misfits, uncompiled
 from fleet_merging.moments.affine_maps import AffineMap
@@ -44,8 +44,6 @@ class MergeProblem:
         affine_maps: The affine maps of the models in the order in which they are applied, for
             methods that query moments; see `moments.affine_maps`. The last one's outputs are the
             model's, for which data holders have labels.
-        unitwise: Names of parameters outside of these maps with one number for each unit, such as a
-            decay, which acts on it alone. In a selection, each unit keeps its own.
         seed: Seed of all random numbers.
         base: Common weights before training, for methods on task vectors; None if there are none.
             This is the common initialization, or in a fleet's later rounds the last merged weights.
@@ -88,7 +86,6 @@ class MergeProblem:
     data_holders: Sequence[DataHolder] = ()
     shared_data_holder: DataHolder | None = None
     affine_maps: Sequence[AffineMap] = ()
-    unitwise: Sequence[str] = ()
     seed: int = 0
     base: State | None = None
     module: torch.nn.Module | None = None
@@ -110,6 +107,7 @@ class MergeProblem:
         if not self.models:
             raise MergeError("A merge problem has no models. Give at least one state dict.")
         require_alike(self.models)
+        require_mergeable(self.models[0])
         object.__setattr__(self, "group", self.symmetry.group(self.models[0]))
 
         def in_order(model: State) -> dict[str, torch.Tensor]:

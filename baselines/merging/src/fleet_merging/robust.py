@@ -28,7 +28,7 @@ from functools import cmp_to_key, partial
 import numpy as np
 import torch
 
-from fleet_merging.buffers import learned_tensors, with_singular_vectors
+from fleet_merging.buffers import learned_tensors
 from fleet_merging.errors import MergeError, UnknownChoiceError
 from fleet_merging.methods.facts import method, variant
 from fleet_merging.methods.rebasin import align
@@ -212,7 +212,7 @@ def robust_state(
         name: part.view(merged[name].shape).to(merged[name])
         for name, part in zip(names, parts, strict=True)
     }
-    return with_singular_vectors(merged | learned, problem.models[0], merged)
+    return merged | learned
 
 
 def robust_moments(

@@ -6,8 +6,9 @@ the merge, and the result afterwards.
 """
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,16 +16,17 @@ import torch
 from torch import nn
 
 from fleet_merging.average import AveragingWeights
-from fleet_merging.errors import MergeError, ModelMismatchError, UnknownChoiceError
+from fleet_merging.buffers import learned_tensors, require_mergeable
+from fleet_merging.errors import MergeError, ModelMismatchError, SymmetryWarning
 from fleet_merging.loaders import (
     BatchLoss,
     make_holder,
     read_data,
     require_usable_data,
 )
-from fleet_merging.matching.soft_descent import Descent
 from fleet_merging.methods import registry
 from fleet_merging.methods.facts import Method
+from fleet_merging.methods.options import bound
 from fleet_merging.modules import (
     as_arguments,
     copied,
@@ -36,7 +38,6 @@ from fleet_merging.modules import (
     with_tied,
 )
 from fleet_merging.moments.rows import applied_maps
-from fleet_merging.normalizers import with_common_buffers
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import LocalDataHolder
 from fleet_merging.symmetry.check import check
@@ -80,7 +81,7 @@ def merge(
     if isinstance(arguments.get("loss"), str):  # an option of `sinkhorn_rebasin`
         del arguments["loss"]
     options = {name: value for name, value in given.items() if name not in arguments}
-    options = _options(function, options)
+    options = bound(function, options)
     if not isinstance(models, MergeProblem):
         return registry.merge(method, problem_of(models, method=method, **arguments), **options)
     if arguments:
@@ -152,9 +153,7 @@ def problem_of(
         example = _example(pools)
     example = example if module is None else _cast(example, module)
     if module is not None and example is not None:
-        every = [*states] if start is None else [*states, start]
-        every = with_common_buffers(module, [*unwrapped, *bases], every, example, output)
-        states, start = every[: len(states)], None if start is None else every[-1]
+        _warn_of_buffers(module, [*unwrapped, *bases])
     batches = [batch for pool in pools if isinstance(pool, tuple) for batch in pool]
     plain = bool(pools) and all(isinstance(pool, tuple) for pool in pools)
     if batches and module is None:
@@ -200,20 +199,24 @@ def problem_of(
     return problem
 
 
-def _options(function: Method, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns keyword arguments of a method; fields of its descent may be given by name."""
-    parameters = inspect.signature(function).parameters
-    own = {name for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
-    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-        return dict(given)
-    of_descent = {each.name for each in fields(Descent)} - own if "descent" in own else set()
-    if unknown := [name for name in given if name not in own | of_descent]:
-        raise UnknownChoiceError.of("option of this method", unknown[0], sorted(own | of_descent))
-    options = {name: value for name, value in given.items() if name in own}
-    if changes := {name: value for name, value in given.items() if name in of_descent}:
-        begin = options.get("descent") or parameters["descent"].default or Descent()
-        options["descent"] = replace(begin, **changes)
-    return options
+def _warn_of_buffers(module: nn.Module, models: Sequence[nn.Module | State]) -> None:
+    """Warns of buffers that differ between models, as statistics do by which these scale."""
+    names = learned_tensors(dict(module.named_buffers()))
+    own = [dict(m.named_buffers()) if isinstance(m, nn.Module) else m for m in models]
+    found = {name: [each[name] for each in own if name in each] for name in names}
+    differing = [
+        name
+        for name, each in found.items()
+        if any(not torch.equal(each[0], other) for other in each[1:])
+    ]
+    if differing:
+        warnings.warn(
+            f"The buffers {', '.join(differing)} differ between the models, as statistics do by "
+            "which models scale their inputs. They are averaged, so that weights lose their "
+            "meaning. Train the models with the same statistics.",
+            SymmetryWarning,
+            stacklevel=3,
+        )
 
 
 def _unwrapped(model: Any, name: str) -> nn.Module | State:
@@ -223,7 +226,9 @@ def _unwrapped(model: Any, name: str) -> nn.Module | State:
     model = getattr(model, "_orig_mod", model)  # of torch.compile
     if not isinstance(model, nn.Module | Mapping):
         raise MergeError(f"{name} is a {type(model).__name__}. Give a module or a state dict.")
-    require_dense(model.state_dict() if isinstance(model, nn.Module) else model, name)
+    state = model.state_dict() if isinstance(model, nn.Module) else model
+    require_dense(state, name)
+    require_mergeable(state)
     return model
 
 

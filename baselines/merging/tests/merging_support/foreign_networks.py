@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations
-from torch.nn.utils import spectral_norm as old_spectral_norm
 
 from fleet_merging.symmetry.derive import derive
 from fleet_merging.symmetry.table import Symmetry
@@ -188,14 +187,6 @@ def _padded() -> nn.Sequential:
 
 
 ZOO = {
-    "spectral norm": ForeignNetwork(lambda: mlp(parametrizations.spectral_norm), FEATURES, 2),
-    "spectral norm by hooks": ForeignNetwork(lambda: mlp(old_spectral_norm), FEATURES, 2),
-    "convolutions with spectral norm": ForeignNetwork(
-        lambda: convolutions(parametrizations.spectral_norm), IMAGE, 2
-    ),
-    "convolutions with spectral norm by hooks": ForeignNetwork(
-        lambda: convolutions(old_spectral_norm), IMAGE, 2
-    ),
     "weight norm": ForeignNetwork(lambda: mlp(parametrizations.weight_norm), FEATURES, 2),
     "weight norm by hooks": ForeignNetwork(lambda: mlp(old_weight_norm), FEATURES, 2),
     "convolutions with weight norm": ForeignNetwork(

@@ -23,12 +23,12 @@ from fleet_merging.robust import RULES
 MERGES = [
     name
     for name, facts in METHODS.items()
-    if facts.returns == NETWORK and name not in {"distillation", "lora", *RULES}
+    if facts.returns == NETWORK and name not in {"distillation", *RULES}
 ]
-"""Methods of one network, but a student, adapters and rules, whose laws are in their own tests."""
-FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "structured_compression"}
+"""Methods of one network, but a student and rules, whose laws are in their own tests."""
+FITTED = {"regmean", "least_squares", "head_refit", "structured_compression"}
 """Methods that solve for the merged model with messages in single precision."""
-CHANGED = {"ties", "dare", "iso_c", "iso_cts", "fed_sgd"}
+CHANGED = {"ties", "dare", "iso_c", "fed_sgd"}
 """Methods that make another model of one."""
 AVERAGING = [name for name in MERGES if name not in FITTED | CHANGED | {"fisher", "tsv_m", "wudi"}]
 """Methods that return the mean of the permuted models."""

@@ -16,7 +16,6 @@ from fleet_merging.methods.regression import (
     head_refit,
     least_squares,
     regmean,
-    regmean_pp,
 )
 from fleet_merging.moments.affine_maps import affine_maps
 from fleet_merging.moments.measurement import LabelledBatch
@@ -26,7 +25,7 @@ from fleet_merging.queries.data_holder import LocalDataHolder
 from fleet_merging.symmetry.layers import linear
 from fleet_merging.symmetry.table import Symmetry
 
-METHODS = ("regmean", "regmean_pp", "least_squares", "head_refit")
+METHODS = ("regmean", "least_squares", "head_refit")
 
 
 def problem_of(kind, states, inputs=None, labels=None, **fields):
@@ -149,43 +148,6 @@ def test_regmean_of_linear_models_is_least_squares_on_the_pooled_rows():
     expected = np.linalg.lstsq(np.vstack(rows), np.vstack(targets))[0]
     np.testing.assert_allclose(merged["weight"].numpy(), expected[:-1].T, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(merged["bias"].numpy(), expected[-1], rtol=1e-4, atol=1e-5)
-
-
-def test_regmean_pp_reads_the_inputs_of_the_merged_layers_below():
-    """Independently: numpy's least squares by layers, on rows of the network merged so far."""
-    generator = np.random.default_rng(1)
-    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)).double()
-    states, holders, inputs = [], [], []
-    for _ in range(3):
-        x = generator.normal(size=(40, 4))
-        state = {
-            name: torch.from_numpy(generator.normal(size=tuple(each.shape)))
-            for name, each in model.state_dict().items()
-        }
-        batch = LabelledBatch((torch.from_numpy(x),))
-        holders.append(
-            LocalDataHolder(model, lambda policy, seed: torch.zeros(()), lambda b=batch: [b])
-        )
-        states.append(state)
-        inputs.append(x)
-    problem = MergeProblem(
-        Symmetry.of(linear("0", "_in", "h"), linear("2", "h", "_out")),
-        states,
-        data_holders=holders,
-        affine_maps=tuple(affine_maps(model).values()),
-    )
-    merged = regmean_pp(problem, ridge=1e-9).state
-    rows = inputs
-    for name in ("0", "2"):
-        rows = [np.pad(each, ((0, 0), (0, 1)), constant_values=1.0) for each in rows]
-        matrices = [
-            np.vstack([state[f"{name}.weight"].numpy().T, state[f"{name}.bias"].numpy()])
-            for state in states
-        ]
-        targets = [x @ M for x, M in zip(rows, matrices, strict=True)]
-        M = np.linalg.lstsq(np.vstack(rows), np.vstack(targets))[0]
-        np.testing.assert_allclose(merged[f"{name}.weight"].numpy(), M[:-1].T, rtol=1e-3, atol=1e-4)
-        rows = [np.tanh(x @ M) for x in rows]
 
 
 def test_of_models_with_equal_inputs_regmean_averages_the_first_layer():

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.registry import merge
-from fleet_merging.methods.spectra import COMBINATIONS, combined
 from fleet_merging.problem import MergeProblem
 from fleet_merging.symmetry.table import Symmetry
 
-METHODS = ("iso_c", "iso_cts", "tsv_m", "wudi")
+METHODS = ("iso_c", "tsv_m", "wudi")
 SEEDS = st.integers(0, 999)
 SHAPES = st.sampled_from([(6, 4), (4, 6), (5, 5)])
 TABLE = Symmetry.of({"w": "_ _", "b": "_"})
@@ -60,34 +59,6 @@ def test_iso_c_flattens_the_spectrum_of_the_mean_and_keeps_its_sum(seed, shape, 
     np.testing.assert_allclose(bias, drawing[2].mean(0))
     doubled, _ = change_of("iso_c", drawing, scale=2.0)
     np.testing.assert_allclose(doubled, 2 * change, atol=1e-12)
-
-
-@settings(max_examples=20, deadline=None)
-@given(SEEDS, SHAPES, st.integers(1, 4))
-def test_iso_cts_without_own_subspaces_is_iso_c_and_else_has_one_singular_value(seed, shape, count):
-    drawing = drawn(seed, shape, count)
-    common, _ = change_of("iso_cts", drawing, common=1.0)
-    np.testing.assert_allclose(common, change_of("iso_c", drawing)[0], atol=1e-9)
-    change, _ = change_of("iso_cts", drawing, common=0.5)
-    values = np.linalg.svd(change, compute_uv=False)
-    np.testing.assert_allclose(values, values.max(), rtol=1e-6)
-
-
-def test_iso_cts_gives_each_model_its_own_directions():
-    """By hand: two models share the first direction of the sum, and each has one of its own."""
-    e = np.eye(5)
-
-    def outer(i, size):
-        return size * np.outer(e[i], e[i])
-
-    changes = np.stack(
-        [outer(0, 5) + outer(1, 2) + outer(3, 0.1), outer(0, 5) + outer(2, 1) + outer(4, 0.2)]
-    )
-    drawing = (np.zeros((5, 5)), np.zeros(5)), changes, np.zeros((2, 5))
-    change, _ = change_of("iso_cts", drawing, common=0.2, scale=1.0)
-    # One common direction (10 in the sum), and two of each model: 2, 0.1 and 1, 0.2.
-    expected = (10 + 2 + 0.1 + 1 + 0.2) / 5 / 2
-    np.testing.assert_allclose(change, expected * np.eye(5), atol=1e-9)
 
 
 @settings(max_examples=20, deadline=None)
@@ -165,25 +136,10 @@ def test_a_model_that_learned_nothing_leaves_finite_numbers(method):
     np.testing.assert_allclose(change_of(method, nothing)[0], 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("by", COMBINATIONS)
-def test_a_combination_has_the_defaults_of_its_method(by):
-    base, changes, biases = drawn(1, (5, 4), 3)
-    vectors = [
-        {"w": torch.from_numpy(w), "b": torch.from_numpy(b)}
-        for w, b in zip(changes, biases, strict=True)
-    ]
-    found = combined(vectors, [1 / 3] * 3, by)
-    method = "naive_average" if by == "average" else by
-    change, bias = change_of(method, (base, changes, biases))
-    np.testing.assert_allclose(found["w"].numpy(), change, atol=1e-9)
-    np.testing.assert_allclose(found["b"].numpy(), bias, atol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
         ("iso_c", {"scale": float("inf")}, "scale is inf"),
-        ("iso_cts", {"common": 1.5}, "fraction is 1.5"),
         ("wudi", {"ridge": 0.0}, "WUDI is 0.0"),
     ],
 )

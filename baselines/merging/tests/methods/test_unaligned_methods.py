@@ -27,7 +27,7 @@ OPTIONS = {
     "fisher": {"samples": 3, "align": "weights"},
     "fed_sgd": {"steps": 3},
 }
-SPECTRAL: dict[str, dict] = {"iso_c": {}, "iso_cts": {"common": 0.5}, "tsv_m": {}, "wudi": {}}
+SPECTRAL: dict[str, dict] = {"iso_c": {}, "tsv_m": {}, "wudi": {}}
 """Methods whose results depend on the number of models."""
 ALL = OPTIONS | SPECTRAL
 ASKING = ("fisher", "fed_sgd")

@@ -118,7 +118,7 @@ def test_targets_of_a_teacher_are_its_inputs_and_outputs():
 
 
 def ask_moments(holder, query, maps):
-    return TrafficMeter().ask_moments(holder, query, maps)
+    return next(TrafficMeter().ask_all_moments([holder], [query], maps))
 
 
 @pytest.mark.parametrize("target", ["none", "inputs", "outputs", "labels"])

@@ -95,7 +95,6 @@ def structured_compression(
         second = products[each.name][rows]
         small = Moments(second[:, rows][None], (second @ wanted)[None])
         merged = each.with_matrix(merged, solve(small, wanted[rows][None], ridge))
-    merged = union.with_unitwise(problem, merged, chosen)
     labels = _measured(problem, (last,), "labels", (merged,), meter)[last.name]
     merged = last.with_matrix(merged, solve(labels, last.matrix(merged), ridge))
     if form.module is not None:
@@ -117,8 +116,7 @@ class _Union:
         shared: Tensors without units that are equal in all models, as of a frozen encoder.
         maps: Their maps except for shared ones.
         counts: Number of units of the small network, by free name.
-        reads, writes: Inputs and outputs of each model's maps; inputs include the entries of
-            parameters that act on each unit alone.
+        reads, writes: Inputs and outputs of each model's maps.
         small_reads, small_writes: Inputs and outputs of the small network's maps.
     """
 
@@ -140,7 +138,7 @@ class _Union:
             for each in problem.affine_maps
             if each is last or not kept.keys() >= set(each.parameters)
         ]
-        held = {name for each in maps for name in each.parameters}.union(kept, problem.unitwise)
+        held = {name for each in maps for name in each.parameters}.union(kept)
         if left := sorted(set(axes) - held):
             more = f" and {len(left) - 6} more" if len(left) > 6 else ""
             found = f"{', '.join(left[:6])}{more}, which belong to no affine map"
@@ -149,7 +147,7 @@ class _Union:
             if each.groups > 1 or any(block.start or block.stop for block in each.weights):
                 found = f"{each.name!r}, whose matrix has groups or heads"
                 raise refusal(problem, "structured_compression", found)
-        reads, writes = _places_of(problem, maps, axes)
+        reads, writes = _places_of(maps, axes)
         for name, outputs in writes.items():
             if name != last.name and any(free is None for free, *_ in outputs):
                 raise MergeError(
@@ -162,7 +160,7 @@ class _Union:
                     f"The new network has {wanted} units {name!r}, but all models together have "
                     f"only {given}. Give a network with at most {given}, or use partition."
                 )
-        small = _places_of(problem, maps, form.axes)
+        small = _places_of(maps, form.axes)
         return cls(problem.models, kept, maps, form.counts, reads, writes, *small)
 
     def matrix(self, each: AffineMap) -> torch.Tensor:
@@ -196,18 +194,9 @@ class _Union:
         """Returns the columns of the united matrix that the small network computes."""
         return _indices(self.writes[each.name], self.small_writes[each.name], chosen)
 
-    def with_unitwise(self, problem: MergeProblem, small: State, chosen: Chosen) -> State:
-        """Returns the small network with the unitwise parameters of the chosen units."""
-        found = dict(small)
-        for name in problem.unitwise:
-            numbers = torch.cat([model[name].flatten() for model in self.models])
-            kept = _indices(self.reads[name], self.small_reads[name], chosen)
-            found[name] = numbers[kept].reshape(small[name].shape)
-        return found
-
 
 def _places_of(
-    problem: MergeProblem, maps: Sequence[AffineMap], axes: Mapping[str, tuple[Axis, ...]]
+    maps: Sequence[AffineMap], axes: Mapping[str, tuple[Axis, ...]]
 ) -> tuple[_Places, _Places]:
     """Returns the inputs and the outputs of maps by name, in tensors with some axes."""
     weights = {each.name: [axes[weight.parameter] for weight in each.weights] for each in maps}
@@ -215,7 +204,6 @@ def _places_of(
         name: numbered([place for each in parts for place in places(each[1:])])
         for name, parts in weights.items()
     }
-    reads |= {name: places(axes[name]) for name in problem.unitwise}
     return reads, {name: places(parts[0][:1]) for name, parts in weights.items()}
 
 

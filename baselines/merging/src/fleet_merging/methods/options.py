@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, get_args
 
@@ -40,17 +40,9 @@ def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
         MergeError: A text has another form, or a value another type than the default.
         UnknownChoiceError: The method has no such option.
     """
-    own = {
-        name: parameter
-        for name, parameter in inspect.signature(method).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    begin: Descent = own["descent"].default or Descent() if "descent" in own else Descent()
-    of_descent = {}
-    if "descent" in own:
-        del own["descent"]
-        of_descent = {field.name: type(field.default) for field in fields(Descent)}
-    known = {name: _kind(parameter) for name, parameter in own.items()} | of_descent
+    own, of_descent = _known(method)
+    own.pop("descent", None)
+    known = {name: _kind(each) for name, each in own.items()} | of_descent
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -61,11 +53,36 @@ def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
         if name not in known:
             raise UnknownChoiceError.of("option of this method", name, known)
         values[name] = _parse(name, value, known[name])
-    options = {name: value for name, value in values.items() if name in own}
-    descent = {name: value for name, value in values.items() if name in of_descent}
-    if descent:
-        options["descent"] = replace(begin, **descent)
+    return bound(method, values)
+
+
+def bound(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns keyword arguments of a method; fields of its descent may be given by name.
+
+    Raises:
+        UnknownChoiceError: The method has no such option.
+    """
+    parameters = inspect.signature(method).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return dict(given)
+    own, of_descent = _known(method)
+    for name in given:
+        if name not in own | of_descent:
+            raise UnknownChoiceError.of("option of this method", name, own | of_descent)
+    options = {name: value for name, value in given.items() if name in own}
+    if changes := {name: value for name, value in given.items() if name not in own}:
+        begin = options.get("descent") or own["descent"].default or Descent()
+        options["descent"] = replace(begin, **changes)
     return options
+
+
+def _known(method: Method) -> tuple[dict[str, inspect.Parameter], dict[str, type]]:
+    """Returns the options of a method, and the types of its descent's other fields."""
+    parameters = inspect.signature(method).parameters
+    own = {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
+    if "descent" not in own:
+        return own, {}
+    return own, {each.name: type(each.default) for each in fields(Descent) if each.name not in own}
 
 
 def _kind(parameter: inspect.Parameter) -> Any:

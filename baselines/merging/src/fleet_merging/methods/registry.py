@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Any
 
 from fleet_merging import robust
-from fleet_merging.buffers import with_singular_vectors
 from fleet_merging.errors import MergeError, UnknownChoiceError, UnsoundMergeError
 from fleet_merging.methods import (
     compression,
@@ -14,7 +13,6 @@ from fleet_merging.methods import (
     ensembles,
     fleet_merge,
     gradient_methods,
-    lora,
     partition,
     rebasin,
     regression,
@@ -30,7 +28,7 @@ from fleet_merging.soundness import require_sound, require_usable
 # The modules add their methods to `METHODS` on import, in any order.
 _MODULES = (
     *(rebasin, fleet_merge, regression, compression, gradient_methods, ensembles, partition),
-    *(distillation, task_vectors, spectra, lora, robust),
+    *(distillation, task_vectors, spectra, robust),
 )
 for _module in _MODULES:
     for _name in [n for n, each in METHODS.items() if each.plain.__module__ == _module.__name__]:
@@ -121,9 +119,8 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
     form = problem.models[0] if result.module is None else tensors_of(result.module)
     for member in result.members:
         require_sound(member, form, name)
-    members = tuple(with_singular_vectors(member, form) for member in result.members)
-    result = replace(result, members=members, module=module, output=problem.output)
+    result = replace(result, module=module, output=problem.output)
     if not result.is_ensemble and module is problem.module:
-        result = replace(result, members=(problem.finish(members[0]),))
+        result = replace(result, members=(problem.finish(result.members[0]),))
     require_usable(result, problem, name)
     return result

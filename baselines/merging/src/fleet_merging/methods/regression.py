@@ -1,9 +1,9 @@
 """Methods that solve for affine maps by least squares on moments from data holders.
 
 RegMean fits each map to the outputs of the models' maps on the models' own inputs. In the merged
-network inputs differ, since the layers before have changed. RegMean++ uses the map's inputs there.
-`least_squares` also uses the outputs of each model's map in that model, and the labels for the last
-map. Such fits also prune and quantize networks (He et al. 2017, eq. 5).
+network inputs differ, since the layers before have changed. `least_squares` uses the map's inputs
+there, and the labels for the last map. Such fits also prune and quantize networks (He et al. 2017,
+eq. 5).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -82,60 +82,6 @@ def regmean(
         pooled = robust_moments(moments, shares, rule, byzantine)
         merged = each.with_matrix(merged, solve(pooled, each.matrix(merged), ridge))
     return MergeResult.network(merged, permutations, meter.traffic)
-
-
-@method(
-    "regmean_pp",
-    "RegMean++",
-    source="Nguyen et al. 2025",
-    needs=MOMENTS,
-    start="common",
-    asks="moments, once for each map",
-)
-def regmean_pp(
-    problem: MergeProblem,
-    *,
-    alignment: str = "none",
-    ridge: float = 1e-3,
-    rule: str = "mean",
-    byzantine: int = 1,
-) -> MergeResult:
-    """Merges one map after the other as `regmean`, on its inputs in the merged network.
-
-    RegMean++: Nguyen et al., "RegMean++: Enhancing Effectiveness and Generalization of Regression
-    Mean for Model Merging", 2025 (arXiv 2508.03121). G_i is the second moment of the map's inputs
-    on data i in the network with merged earlier maps. The source merges block after block of a
-    transformer; inside a block each candidate computes its own features. Here a layer is a single
-    affine
-    map. One message from each data holder for each map.
-
-    Args:
-        problem: The models, their data holders and affine maps.
-        alignment: See `regmean`.
-        ridge: See `regmean`.
-        rule: See `regmean`.
-        byzantine: See `regmean`.
-
-    Raises:
-        MergeError: `alignment` is unknown, or data holders or affine maps are missing.
-        MessageError: A data holder's answer is invalid.
-    """
-    require_moments(problem)
-    meter = TrafficMeter()
-    permutations = align(problem, alignment, meter)
-    models = problem.permuted(permutations)
-    merged: State = robust_state(problem, permutations, rule, byzantine)
-    for each in problem.affine_maps:
-        queries = [MomentQuery(merged, (each.name,))] * len(models)
-        answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
-        own = (
-            _own_outputs(measured[each.name].inputs, each, model)
-            for measured, model in zip(answers, models, strict=True)
-        )
-        weights = problem.normalized_weights.tolist()
-        moments = robust_moments(own, weights, rule, byzantine)
-        merged = each.with_matrix(merged, solve(moments, each.matrix(merged), ridge))
-    return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
 @method(

@@ -14,11 +14,9 @@ from fleet_merging.average import weighted_sum
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.facts import BASE, method
 from fleet_merging.methods.task_vectors import (
-    TaskVector,
     add_to_base,
     require_finite,
     task_vectors,
-    ties_mean,
 )
 from fleet_merging.moments.measurement import Moments, solve
 from fleet_merging.problem import MergeProblem, MergeResult
@@ -50,30 +48,6 @@ def iso_c(problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE) -> MergeRes
         MergeError: There is no base, or `scale` is not finite.
     """
     return _merged(problem, _isotropic_sum, scale / len(problem.models))
-
-
-@method("iso_cts", "Iso-CTS", source="Marczak et al. 2025", needs=BASE)
-def iso_cts(
-    problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE, common: float = 0.8
-) -> MergeResult:
-    """Does as `iso_c`, but gives the least singular vectors to single models' changes.
-
-    Iso-CTS of the same source, Algorithm 2: of r singular vectors of the sum, the first `common`
-    remain. Each of n models adds the first (1 - common) r / n singular vectors of its difference
-    outside of the space of the remaining left ones. All are replaced by the nearest orthogonal
-    matrices, with equal singular values.
-
-    Args:
-        problem: The models and their base.
-        scale: See `iso_c`.
-        common: Fraction of singular vectors from the sum; 0.8 in the source.
-
-    Raises:
-        MergeError: There is no base, `scale` is not finite, or `common` is not from 0 to 1.
-    """
-    if not 0 <= common <= 1:
-        raise MergeError(f"The common fraction is {common}. Give a number from 0 to 1.")
-    return _merged(problem, partial(_isotropic_subspaces, common), scale / len(problem.models))
 
 
 @method("tsv_m", "TSV-Merge", source="Gargiulo et al. 2025", needs=BASE)
@@ -121,50 +95,10 @@ def wudi(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
     return _merged(problem, partial(_undisturbed, ridge), 1.0)
 
 
-COMBINATIONS = ("average", "ties", "iso_c", "iso_cts", "tsv_m", "wudi")
-"""Ways in which `combined` aggregates several task vectors."""
-
-
-def combined(
-    vectors: Sequence[TaskVector], weights: Sequence[float], by: str, density: float = 0.2
-) -> TaskVector:
-    """Returns one task vector from several, with the defaults of the method of the same name.
-
-    Args:
-        vectors: Task vectors, in float64.
-        weights: Averaging weight of each; they sum to 1.
-        by: One of `COMBINATIONS`.
-        density: See `task_vectors.ties`.
-
-    Raises:
-        MergeError: `by` is none of them, or `density` is not above 0 and at most 1.
-    """
-    count = len(vectors)
-    ways: dict[str, tuple[Combine, float]] = {
-        "iso_c": (_isotropic_sum, _ISOTROPIC_SCALE / count),
-        "iso_cts": (partial(_isotropic_subspaces, 0.8), _ISOTROPIC_SCALE / count),
-        "tsv_m": (_orthogonal_sum, 1.0),
-        "wudi": (partial(_undisturbed, _RIDGE), 1.0),
-    }
-    if by == "average":
-        return weighted_sum(vectors, weights).terms
-    if by == "ties":
-        return ties_mean(vectors, weights, density)
-    if by not in ways:
-        raise MergeError(f"Changes are combined by {by!r}; known are {', '.join(COMBINATIONS)}.")
-    return _by_matrix(vectors, weights, *ways[by])
-
-
 def _merged(problem: MergeProblem, combine: Combine, scale: float) -> MergeResult:
     """Returns the base plus a multiple of the models' combined matrices."""
     require_finite(scale)
-    weights = problem.normalized_weights.tolist()
-    return add_to_base(problem, _by_matrix(task_vectors(problem), weights, combine, scale), 1.0)
-
-
-def _by_matrix(
-    vectors: Sequence[TaskVector], weights: Sequence[float], combine: Combine, scale: float
-) -> TaskVector:
+    vectors, weights = task_vectors(problem), problem.normalized_weights.tolist()
     mean, count = weighted_sum(vectors, weights).terms, len(vectors)
     change = dict(mean)
     for name, tensor in mean.items():
@@ -172,7 +106,7 @@ def _by_matrix(
             D = torch.stack([vector[name].flatten(1) for vector in vectors])
             shares = count * torch.tensor(weights).to(D)
             change[name] = scale * combine(D, shares).reshape(tensor.shape)
-    return change
+    return add_to_base(problem, change, 1.0)
 
 
 def _sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -184,52 +118,22 @@ def _isotropic_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     return _mean(values) * U @ V
 
 
-def _isotropic_subspaces(common: float, D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    rank, count = min(D.shape[1:]), len(D)
-    own = min(rank // count, round((rank - int(rank * common)) / count))
-    kept = rank - own * count
-    U, values, V = (each[..., :kept] for each in _columns(_sum(D, shares)))
-    lefts, singular, rights = [U], [values], [V]
-    for matrix in shares[:, None, None] * D:
-        outside = matrix - U @ (U.T @ matrix)
-        left, value, right = _columns(outside, float(matrix.norm()))
-        lefts.append(left[:, :own])
-        singular.append(value[:own])
-        rights.append(right[:, :own])
-    return _mean(torch.cat(singular)) * _orthogonal(lefts) @ _orthogonal(rights).T
-
-
 def _orthogonal_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     kept = max(1, min(D.shape[1:]) // len(D))
-    parts = [[each[..., :kept] for each in _columns(matrix)] for matrix in D]
+    parts = [(U[:, :kept], S[:kept], V[:kept].T) for U, S, V in map(_decomposed, D)]
     lefts, values, rights = zip(*parts, strict=True)
     scaled = [share * each for share, each in zip(shares, values, strict=True)]
     return _orthogonal(lefts) * torch.cat(scaled) @ _orthogonal(rights).T
 
 
-def _decomposed(
-    matrix: torch.Tensor, size: float | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _decomposed(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns U, S and V of a matrix U S V with no more singular values than its rank.
 
-    Vectors of singular values of 0 are arbitrary; adapters of low rank have many.
-
-    Args:
-        matrix: The matrix.
-        size: Reference size below which singular values count as 0; the largest one if None.
+    Vectors of singular values of 0 are arbitrary.
     """
     U, values, V = torch.linalg.svd(matrix, full_matrices=False)
-    largest = float(values[:1].sum()) if size is None else size
-    rank = int((values > 1e-10 * largest).sum())
+    rank = int((values > 1e-10 * float(values[:1].sum())).sum())
     return U[:, :rank], values[:rank], V[:rank]
-
-
-def _columns(
-    matrix: torch.Tensor, size: float | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns U, S and V with the right singular vectors as columns, too."""
-    U, values, V = _decomposed(matrix, size)
-    return U, values, V.T
 
 
 def _orthogonal(parts: Sequence[torch.Tensor]) -> torch.Tensor:

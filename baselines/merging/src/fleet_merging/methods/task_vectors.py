@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fleet_merging.average import weighted_sum
-from fleet_merging.buffers import learned_tensors, with_singular_vectors
+from fleet_merging.buffers import learned_tensors
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.facts import BASE, method
 from fleet_merging.methods.needs import required
@@ -131,11 +131,10 @@ def add_to_base(problem: MergeProblem, change: TaskVector, scale: float) -> Merg
     """
     require_finite(scale)
     identities = tuple(problem.group.identity() for _ in problem.models)
-    mean = problem.mean()
-    state = dict(mean)
+    state = problem.mean()
     for name, value in _base_tensors(problem).items():
-        state[name] = (value + scale * change[name]).to(mean[name])
-    return MergeResult.network(with_singular_vectors(state, problem.models[0], mean), identities)
+        state[name] = (value + scale * change[name]).to(state[name])
+    return MergeResult.network(state, identities)
 
 
 def require_finite(scale: float) -> None:

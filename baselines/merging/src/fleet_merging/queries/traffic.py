@@ -117,28 +117,22 @@ class TrafficMeter:
         """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask`."""
         return self._answers(data_holders, queries)
 
-    def ask_moments(
-        self, data_holder: DataHolder, query: MomentQuery, maps: Sequence[AffineMap]
-    ) -> dict[str, Moments]:
-        """Asks a data holder for moments.
-
-        Args:
-            data_holder: The data holder.
-            query: The query.
-            maps: The affine maps of the model.
-
-        Raises:
-            DataHolderError: It answers something else.
-        """
-        return next(self.ask_all_moments([data_holder], [query], maps))
-
     def ask_all_moments(
         self,
         data_holders: Sequence[DataHolder],
         queries: Sequence[MomentQuery],
         maps: Sequence[AffineMap],
     ) -> Iterator[dict[str, Moments]]:
-        """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask_moments`."""
+        """Asks data holders, `AT_ONCE` at the same time, for moments by one query each.
+
+        Args:
+            data_holders: The data holders.
+            queries: A query for each.
+            maps: The affine maps of the models.
+
+        Raises:
+            DataHolderError: One answers something else.
+        """
         return self._answers(data_holders, queries, maps=maps)
 
     def ask_pooled(

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isqrt
 from typing import Any, get_args
 
@@ -101,41 +102,14 @@ def value_of(kind: str, tensors: Tensors, codecs: tuple[Codec, ...] | None = Non
 def size(value: object, codecs: tuple[Codec, ...] | None = None) -> int:
     """Returns the number of bytes of a value's message, without `encode`."""
     codec = _codec_of(value, codecs)
-    content = codec.pack(value)
-    length, offset = len(json.dumps({_METADATA: {_KIND: codec.kind}}, separators=(",", ":"))), 0
-    # As in the format: by type, then by name, since digits of offsets count.
-    for name in sorted(content, key=lambda name: (-_DTYPES[content[name].dtype][0], name)):
-        end = offset + content[name].nbytes
-        shape = ",".join(map(str, content[name].shape))
-        entry = f'"dtype":"{_DTYPES[content[name].dtype][1]}","shape":[{shape}]'
-        length += len(f',:{{{entry},"data_offsets":[{offset},{end}]}}')
-        length += len(json.dumps(name, ensure_ascii=False).encode())
-        offset = end
-    return 8 + -(-length // 8) * 8 + offset
+    content = codec.pack(value).items()
+    return _size(codec.kind, tuple((name, each.shape, each.dtype) for name, each in content))
 
 
-_DTYPES = {
-    dtype: (rank, name)
-    for rank, (dtype, name) in enumerate(
-        (
-            (torch.bool, "BOOL"),
-            (torch.uint8, "U8"),
-            (torch.int8, "I8"),
-            (torch.int16, "I16"),
-            (torch.uint16, "U16"),
-            (torch.float16, "F16"),
-            (torch.bfloat16, "BF16"),
-            (torch.int32, "I32"),
-            (torch.uint32, "U32"),
-            (torch.float32, "F32"),
-            (torch.complex64, "C64"),
-            (torch.float64, "F64"),
-            (torch.int64, "I64"),
-            (torch.uint64, "U64"),
-        )
-    )
-}
-"""Names of types in the format, in ascending order."""
+@lru_cache
+def _size(kind: str, layout: tuple[tuple[str, torch.Size, torch.dtype], ...]) -> int:
+    content = {name: torch.empty(shape, dtype=dtype) for name, shape, dtype in layout}
+    return len(save(content, {_KIND: kind}))
 
 
 def _codec_of(value: object, codecs: tuple[Codec, ...] | None) -> Codec:

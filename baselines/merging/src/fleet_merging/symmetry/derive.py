@@ -219,8 +219,6 @@ def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
     name = schema.name.partition("::")[2] if schema is not None else str(node.target)
     if name in _UNIFORM:
         return _Uniform(_shapes(node)[0])
-    if name == "eye" and _shapes(node)[0][0] == _shapes(node)[0][1]:
-        return Axes([Units(_shapes(node)[0][0])] * 2)  # P I P^T is I
     repeats = name in ("expand", "expand_as", "broadcast_to", "repeat", "repeat_interleave")
     if not repeats and all(is_fixed(unit) for axes in tensors for unit in axes):
         # It computes constants, or numbers in a known order.

@@ -27,8 +27,7 @@ from fleet_merging.symmetry.derivation.units import (
       "selu", "celu", "mish", "hardtanh", "hardswish", "log_sigmoid", "relu6", "copy",
       "lift_fresh_copy", "softplus", "where", "masked_fill", "feature_dropout", "alpha_dropout",
       "rsub", "square", "complex", "polar", "real", "imag", "conj", "_conj", "conj_physical",
-      "resolve_conj", "resolve_neg", "angle", "nan_to_num", "clamp", "lift",
-      "fake_quantize_per_tensor_affine")  # fmt: skip
+      "resolve_conj", "resolve_neg", "angle", "nan_to_num", "clamp", "lift")  # fmt: skip
 def elementwise(call: Call) -> list[list[Units]]:
     """Each entry of the result depends on entries at its own place."""
     return [broadcast(call.tensors)]
@@ -40,19 +39,6 @@ def _broadcast_tensors(call: Call) -> list[list[Units]]:
     return [
         _expanded(axes, shape) for axes, shape in zip(call["tensors"], call.shapes, strict=True)
     ]
-
-
-@rule("view_as_real")
-def _view_as_real(call: Call) -> list[list[Units]]:
-    return [[*call["self"], Units(2, call.reason)]]
-
-
-@rule("view_as_complex")
-def _view_as_complex(call: Call) -> list[list[Units]]:
-    *axes, parts = call["self"]
-    fix(parts, call.reason)
-    confine_to_each_other(axes)
-    return [axes]
 
 
 @rule("view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze",
@@ -243,25 +229,6 @@ def _diagonal(call: Call) -> list[list[Units]]:
     assert rank == len(axes)
     confine_to_each_other(axes)
     return [list(axes)]
-
-
-@rule("unfold")
-def _unfold(call: Call) -> list[list[Units]]:
-    axes, dim = call["self"], call.dim(call.arguments["dimension"], call["self"])
-    mix(axes, [dim], keep=True)
-    result = fix_dims(axes, [dim], call)
-    return [[*result, Units(call.shapes[0][-1], call.reason)]]
-
-
-@rule(*(f"fft_{i}{kind}fft{n}" for kind in ("", "r", "h") for i in ("", "i") for n in ("", 2, "n")),
-      "fft_fftshift", "fft_ifftshift")  # fmt: skip
-def _fourier(call: Call) -> list[list[Units]]:
-    axes = call["self"]
-    dims = call.dims("dim", axes)
-    if call.arguments.get("s") is not None and call.arguments.get("dim") is None:
-        dims = dims[-len(call["s"]) :]
-    mix(axes, dims, keep=True)
-    return [fix_dims(axes, dims, call)]
 
 
 @rule("slice_scatter", "select_scatter")
