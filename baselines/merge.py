@@ -6,6 +6,7 @@ the table of axes. A false table is refused.
 """
 
 import contextlib
+import json
 import sys
 import time
 import warnings
@@ -26,6 +27,7 @@ from fleet_tools.utils.progress import progress_bar
 if TYPE_CHECKING:
     import torch
 
+    from fleet_merging.adapters import Config
     from fleet_merging.problem import MergeProblem, MergeResult
     from fleet_merging.queries.data_holder import LocalDataHolder
     from fleet_merging.queries.traffic import Traffic
@@ -51,7 +53,8 @@ class MergeOptions(cli.Options):
         tuple[Path, ...], Positional, arg(metavar="MODEL ..."), pydantic.Field(min_length=1)
     ]
     """Safetensors files: checkpoints of one kind of policy, or state dicts of other models. Or
-    folders of policies of LeRobot (pretrained_model), in an environment of LeRobot's."""
+    folders of policies of LeRobot (pretrained_model), in an environment of LeRobot's. The method
+    lora reads the adapter_config.json beside each PEFT adapter, and stores one."""
     method: str
     """Merging method: naive_average, git_rebasin, fleet_merge, density_gated_ensemble or another
     one of fleet_merging.METHODS. Or module:function for your own; its code is run."""
@@ -98,6 +101,7 @@ def _merge(options: MergeOptions) -> int:
 
 
 def _merge_models(options: MergeOptions) -> int:
+    from fleet_merging.adapters import CONFIG_FILE
     from fleet_merging.ensembles import Ensemble
     from fleet_merging.methods import registry
     from fleet_merging.methods.options import read_options
@@ -106,6 +110,7 @@ def _merge_models(options: MergeOptions) -> int:
     from fleet_tools.baselines.policies.checkpoint import save_checkpoint
     from fleet_tools.baselines.policies.lerobot_merging import is_lerobot
     from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
+    from fleet_tools.storage.atomic_files import write_file
 
     method_options = read_options(registry.find(options.method), options.option)
     _require_several(options.models)
@@ -118,6 +123,9 @@ def _merge_models(options: MergeOptions) -> int:
         return _merge_lerobot(options, method_options)
     states, blueprint = read_models(inputs)
     models = states[: len(options.models)]
+    config = None
+    if options.method == "lora":
+        models, config = _adapters(options, models)
     with _cautions_on_stderr():
         problem = _problem(options, models, None if options.base is None else states[-1], blueprint)
         checked = _checked(problem)
@@ -158,6 +166,8 @@ def _merge_models(options: MergeOptions) -> int:
         tied = set(problem.models[0]) - set(models[0])
         kept = {name: each for name, each in merged.state.items() if name not in tied}
         write_model(options.output, kept, notes)
+    if config is not None:
+        write_file(options.output.parent / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     summary = {
         "output": str(options.output),
         "method": options.method,
@@ -205,6 +215,30 @@ def _merge_lerobot(options: MergeOptions, method_options: Mapping[str, Any]) -> 
         ),
     )
     return cli.OK
+
+
+def _adapters(
+    options: MergeOptions, models: "Sequence[State]"
+) -> "tuple[Sequence[State], Config | None]":
+    """Returns adapters of one rank and scale with their configuration, if theirs are known."""
+    from fleet_merging.adapters import CONFIG_FILE, alike
+    from fleet_tools.baselines.model_files import configs_beside, require_output
+
+    configs = configs_beside(options.models)
+    if configs is None:
+        print(
+            f"Warning: found no {CONFIG_FILE} beside the models. The merge assumes the same scale "
+            "of factors in all models.",
+            file=sys.stderr,
+        )
+        return models, None
+    models, config = alike(models, configs)
+    if configs_beside([options.output]) == [config]:
+        return models, None
+    output = options.output.parent / CONFIG_FILE
+    inputs = [path.parent / CONFIG_FILE for path in options.models]
+    require_output(output, inputs, options.overwrite)
+    return models, config
 
 
 def _problem(

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
+from fleet_merging.adapters import CONFIG_FILE, Config
 from fleet_merging.errors import MergeError
 from fleet_merging.symmetry.table import State
 from fleet_tools.errors import ConfigError, FleetToolsError, known_errors
@@ -184,6 +185,29 @@ def read_example(text: str) -> tuple[torch.Tensor, ...]:
         )
     tensors = read_model(Path(text))
     return tuple(tensors[name] for name in sorted(tensors))
+
+
+def configs_beside(paths: Sequence[Path]) -> list[Config] | None:
+    """Returns the configurations in the folders of adapters; None if there are none.
+
+    Raises:
+        MergeError: Only some have one, or one is no JSON object.
+    """
+    files = [path.parent / CONFIG_FILE for path in paths]
+    if not any(file.is_file() for file in files):
+        return None
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise MergeError(f"There is no {', '.join(missing)}, which has the factors' scale. Add it.")
+    configs = []
+    for file in files:
+        try:
+            config = strict_json.load(file)
+        except (OSError, ValueError) as error:
+            raise MergeError(f"{file} cannot be read: {error}. Store the adapter again.") from None
+        if not isinstance(config, dict):
+            raise MergeError(f"{file} holds no JSON object. Store the adapter again.")
+        configs.append(config)
+    return configs
 
 
 def call(name: str, what: str, *arguments: Any) -> Any:

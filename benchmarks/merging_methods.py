@@ -25,9 +25,9 @@ from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
 
-LEFT_OUT = ("fleet_merge", "sinkhorn", "partition", "distillation")
+LEFT_OUT = ("fleet_merge", "sinkhorn", "partition", "distillation", "lora")
 """Prefixes of names that are not in the table: methods with hundreds of gradients, variants of
-others, and distillation (with an ensemble in the table)."""
+others, distillation (with an ensemble in the table), and adapters."""
 
 COLUMNS = (
     "method", "source", "start", "a robot is asked for", "returns", "kB sent by a robot",

@@ -1,5 +1,8 @@
-"""The program that merges files of models with ties and extra state."""
+"""The program that merges files of models with ties, extra state and adapters."""
 
+import json
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -8,7 +11,9 @@ pytest.importorskip("safetensors")
 from merging_support.foreign_networks import ZOO
 from torch import nn
 
+from fleet_merging.adapters import CONFIG_FILE
 from fleet_merging.average import average
+from fleet_merging.methods.lora import merged_products
 from fleet_tools.baselines import merge as program
 from fleet_tools.baselines.model_files import read_model, write_model
 
@@ -82,3 +87,43 @@ def test_the_program_says_once_that_nothing_can_be_aligned(tmp_path, monkeypatch
     models = [nn.Linear(3, 2).state_dict() for _ in range(2)]
     assert run(tmp_path, models, "--method", "git_rebasin", "--model", "linear:model")[0] == 0
     assert capsys.readouterr().err.count("fixes every axis") == 1
+
+
+A, B = "base_model.model.0.lora_A.weight", "base_model.model.0.lora_B.weight"
+CONFIG = {"peft_type": "LORA", "r": 2, "lora_alpha": 2}
+
+
+def adapter(seed, rank=2, inputs=6, outputs=5):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {A: (rank, inputs), B: (outputs, rank)}
+    return {
+        name: torch.randn(shape, generator=generator, dtype=torch.float64)
+        for name, shape in shapes.items()
+    }
+
+
+def test_the_program_merges_adapters_of_other_ranks_and_stores_their_configuration(tmp_path):
+    configs = [CONFIG | {"lora_alpha": 8}, CONFIG | {"r": 3, "use_rslora": True}]
+    adapters, paths = [adapter(0), adapter(1, rank=3)], []
+    for index, (state, config) in enumerate(zip(adapters, configs, strict=True)):
+        (tmp_path / f"{index}").mkdir()
+        paths.append(tmp_path / f"{index}" / "adapter_model.safetensors")
+        write_model(paths[-1], state)
+        (paths[-1].parent / CONFIG_FILE).write_text(json.dumps(config))
+    (tmp_path / "out").mkdir()
+    output = tmp_path / "out" / "adapter_model.safetensors"
+    arguments = [*map(str, paths), "--method", "lora", "--output", str(output)]
+    assert program.main(arguments) == 0
+    stored = json.loads((output.parent / CONFIG_FILE).read_text())
+    merged = merged_products([read_model(output)], configs=stored).added["0.weight"].numpy()
+    mean = (
+        4 * (adapters[0][B] @ adapters[0][A]).numpy()
+        + 2 / 3**0.5 * (adapters[1][B] @ adapters[1][A]).numpy()
+    ) / 2
+    U, S, V = np.linalg.svd(mean)
+    np.testing.assert_allclose(merged, U[:, :3] * S[:3] @ V[:3], atol=1e-9)
+    assert program.main(arguments) == 2  # the output is there
+    (tmp_path / "out" / CONFIG_FILE).unlink()
+    (tmp_path / "0" / CONFIG_FILE).unlink()
+    assert program.main([*arguments, "--overwrite"]) == 2
+    assert not (tmp_path / "out" / CONFIG_FILE).exists()

@@ -121,6 +121,14 @@ def test_a_merged_policy_acts_here(kind: str, tmp_path: Path) -> None:
             observation, *_ = env.step(action.clip(-1, 1))
 
 
+def test_adapters_of_peft_merge_as_products_embeddings_included(tmp_path: Path) -> None:
+    told = run_foreign("lerobot", "merged_peft.py", tmp_path, folder=tmp_path)
+    found = json.loads(told.splitlines()[-1])
+    apart = found["apart"]
+    assert max(apart[name] for name in ("factored", "dense", "ranks")) < 1e-5
+    assert apart["factors"] > 0.1 and found["rank"] == 4
+
+
 def test_what_cannot_be_served_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "policy").mkdir()
     header = tmp_path / "fleet_tools.json"

@@ -23,9 +23,9 @@ from fleet_merging.robust import RULES
 MERGES = [
     name
     for name, facts in METHODS.items()
-    if facts.returns == NETWORK and name not in {"distillation", *RULES}
+    if facts.returns == NETWORK and name not in {"distillation", "lora", *RULES}
 ]
-"""Methods of one network, but a student and rules, whose laws are in their own tests."""
+"""Methods of one network, but a student, adapters and rules, whose laws are in their own tests."""
 FITTED = {"regmean", "least_squares", "head_refit", "structured_compression"}
 """Methods that solve for the merged model with messages in single precision."""
 CHANGED = {"ties", "dare", "iso_c", "fed_sgd"}

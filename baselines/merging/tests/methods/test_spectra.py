@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.registry import merge
+from fleet_merging.methods.spectra import COMBINATIONS, combined
 from fleet_merging.problem import MergeProblem
 from fleet_merging.symmetry.table import Symmetry
 
@@ -134,6 +135,20 @@ def test_a_model_that_learned_nothing_leaves_finite_numbers(method):
     assert all(np.isfinite(each).all() for each in change_of(method, (base, changes, biases)))
     nothing = base, 0 * changes, 0 * biases
     np.testing.assert_allclose(change_of(method, nothing)[0], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("by", COMBINATIONS)
+def test_a_combination_has_the_defaults_of_its_method(by):
+    base, changes, biases = drawn(1, (5, 4), 3)
+    vectors = [
+        {"w": torch.from_numpy(w), "b": torch.from_numpy(b)}
+        for w, b in zip(changes, biases, strict=True)
+    ]
+    found = combined(vectors, [1 / 3] * 3, by)
+    method = "naive_average" if by == "average" else by
+    change, bias = change_of(method, (base, changes, biases))
+    np.testing.assert_allclose(found["w"].numpy(), change, atol=1e-9)
+    np.testing.assert_allclose(found["b"].numpy(), bias, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from fleet_merging.methods import (
     ensembles,
     fleet_merge,
     gradient_methods,
+    lora,
     partition,
     rebasin,
     regression,
@@ -28,7 +29,7 @@ from fleet_merging.soundness import require_sound, require_usable
 # The modules add their methods to `METHODS` on import, in any order.
 _MODULES = (
     *(rebasin, fleet_merge, regression, compression, gradient_methods, ensembles, partition),
-    *(distillation, task_vectors, spectra, robust),
+    *(distillation, task_vectors, spectra, lora, robust),
 )
 for _module in _MODULES:
     for _name in [n for n, each in METHODS.items() if each.plain.__module__ == _module.__name__]:

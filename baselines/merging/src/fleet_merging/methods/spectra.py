@@ -14,9 +14,11 @@ from fleet_merging.average import weighted_sum
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.facts import BASE, method
 from fleet_merging.methods.task_vectors import (
+    TaskVector,
     add_to_base,
     require_finite,
     task_vectors,
+    ties_mean,
 )
 from fleet_merging.moments.measurement import Moments, solve
 from fleet_merging.problem import MergeProblem, MergeResult
@@ -95,10 +97,49 @@ def wudi(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
     return _merged(problem, partial(_undisturbed, ridge), 1.0)
 
 
+COMBINATIONS = ("average", "ties", "iso_c", "tsv_m", "wudi")
+"""Ways in which `combined` aggregates several task vectors."""
+
+
+def combined(
+    vectors: Sequence[TaskVector], weights: Sequence[float], by: str, density: float = 0.2
+) -> TaskVector:
+    """Returns one task vector from several, with the defaults of the method of the same name.
+
+    Args:
+        vectors: Task vectors, in float64.
+        weights: Averaging weight of each; they sum to 1.
+        by: One of `COMBINATIONS`.
+        density: See `task_vectors.ties`.
+
+    Raises:
+        MergeError: `by` is none of them, or `density` is not above 0 and at most 1.
+    """
+    count = len(vectors)
+    ways: dict[str, tuple[Combine, float]] = {
+        "iso_c": (_isotropic_sum, _ISOTROPIC_SCALE / count),
+        "tsv_m": (_orthogonal_sum, 1.0),
+        "wudi": (partial(_undisturbed, _RIDGE), 1.0),
+    }
+    if by == "average":
+        return weighted_sum(vectors, weights).terms
+    if by == "ties":
+        return ties_mean(vectors, weights, density)
+    if by not in ways:
+        raise MergeError(f"Changes are combined by {by!r}; known are {', '.join(COMBINATIONS)}.")
+    return _by_matrix(vectors, weights, *ways[by])
+
+
 def _merged(problem: MergeProblem, combine: Combine, scale: float) -> MergeResult:
     """Returns the base plus a multiple of the models' combined matrices."""
     require_finite(scale)
-    vectors, weights = task_vectors(problem), problem.normalized_weights.tolist()
+    weights = problem.normalized_weights.tolist()
+    return add_to_base(problem, _by_matrix(task_vectors(problem), weights, combine, scale), 1.0)
+
+
+def _by_matrix(
+    vectors: Sequence[TaskVector], weights: Sequence[float], combine: Combine, scale: float
+) -> TaskVector:
     mean, count = weighted_sum(vectors, weights).terms, len(vectors)
     change = dict(mean)
     for name, tensor in mean.items():
@@ -106,7 +147,7 @@ def _merged(problem: MergeProblem, combine: Combine, scale: float) -> MergeResul
             D = torch.stack([vector[name].flatten(1) for vector in vectors])
             shares = count * torch.tensor(weights).to(D)
             change[name] = scale * combine(D, shares).reshape(tensor.shape)
-    return add_to_base(problem, change, 1.0)
+    return change
 
 
 def _sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -129,7 +170,7 @@ def _orthogonal_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
 def _decomposed(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns U, S and V of a matrix U S V with no more singular values than its rank.
 
-    Vectors of singular values of 0 are arbitrary.
+    Vectors of singular values of 0 are arbitrary; adapters of low rank have many.
     """
     U, values, V = torch.linalg.svd(matrix, full_matrices=False)
     rank = int((values > 1e-10 * float(values[:1].sum())).sum())

@@ -36,6 +36,13 @@ State = Mapping[str, torch.Tensor]
 
 _SCALAR = "."
 
+_SHAPE_REMEDIES = (
+    "Merge models of one architecture.",
+    "Adapters of other ranks are made alike by `adapters.alike` with their configurations; "
+    "`lora.merged_products` merges them without loss as changes of the model's weights.",
+)
+"""Remedies for models, and for adapters of low rank."""
+
 
 @dataclass(frozen=True)
 class Symmetry:
@@ -313,7 +320,7 @@ def require_alike(states: Sequence[State]) -> None:
                 first, other = getattr(tensor, what), getattr(state[name], what)
                 if first != other:
                     remedy = (
-                        "Merge models of one architecture."
+                        _SHAPE_REMEDIES["lora_" in name]
                         if what == "shape"
                         else f"Cast one of them before it is stored: model.to({_plain(first)}), or "
                         f"state[{name!r}].to({_plain(first)}) for that tensor alone."
