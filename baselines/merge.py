@@ -143,7 +143,7 @@ def _merge_models(options: MergeOptions) -> int:
         **({} if options.base is None else {"base": options.base.name}),
     }
     with progress_bar(2, "stage") as bar:
-        bar.set_postfix_str("merging")
+        bar.set_postfix_str("merging", refresh=sys.stderr.isatty())
         started = time.perf_counter()
         merged = registry.merge(options.method, problem, **method_options)
         seconds = round(time.perf_counter() - started, 3)

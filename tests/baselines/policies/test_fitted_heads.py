@@ -506,9 +506,8 @@ def test_labels_of_other_parts_than_the_chunk_has_are_refused(samples):
     whole = [replace(each, weights=None) for each in holder.batches()]
     query = MomentQuery(problem.models[0], ("head",), "labels")
     with pytest.raises(MessageError, match=r"expected: \(3, 25, 25\)"):
-        TrafficMeter().ask_moments(
-            replace(holder, batches=lambda: whole), query, problem.affine_maps
-        )
+        whole_holder = replace(holder, batches=lambda: whole)
+        next(TrafficMeter().ask_all_moments([whole_holder], [query], problem.affine_maps))
     odd = [replace(each, weights=torch.ones(len(each.labels), 5)) for each in holder.batches()]
     with pytest.raises(MergeError, match="5 parts, which do not divide 18 outputs"):
         replace(holder, batches=lambda: odd).answer(query)
