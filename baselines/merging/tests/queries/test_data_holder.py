@@ -162,7 +162,7 @@ def test_an_answer_of_another_kind_names_its_holder(answer):
         ask(holder, state, 0)
     assert raised.value.holder is holder
     with pytest.raises(DataHolderError):
-        TrafficMeter().ask_moments(holder, MomentQuery(state, ("0",)), maps_of(MLP))
+        next(TrafficMeter().ask_all_moments([holder], [MomentQuery(state, ("0",))], maps_of(MLP)))
 
 
 def test_gradients_that_were_not_requested_are_refused():
