@@ -166,7 +166,11 @@ class RayTransport:
                 self._hosts.append(RayHost(self._memory))
 
     def _start_fails(self) -> bool:
-        """Whether hosts do not start any more, and those that run remain."""
+        """Whether the last hosts failed to start, while others run.
+
+        Raises:
+            WorkersError: No other host runs.
+        """
         if len(self._failed_starts) <= TRIES:
             return False
         if not self._hosts:

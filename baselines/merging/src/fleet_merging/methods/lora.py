@@ -124,7 +124,7 @@ def merged_products(
         averaging_weights: One for each adapter; equal ones if None.
         configs: The `adapter_config.json` of each, or one for all: ranks, scales and their
             patterns.
-        by: See `lora`; or "iso_c" or "iso_cts".
+        by: See `lora`; or "iso_c".
         density: See `lora`.
         base: State dict of the adapted model, on which DoRA's changes depend.
 
