@@ -4,6 +4,7 @@ import functools
 import gc
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,9 +35,13 @@ hypothesis.settings.load_profile("fleet_tools")
 def pytest_configure(config: pytest.Config) -> None:
     """Lets each process of `pytest -n 2` use one core, and no Ray cluster that runs already.
 
+    Shells let background jobs ignore Ctrl-C, and so would the programs that tests interrupt.
+
     Processes inherit the environment. They keep compiled modules (`__pycache__`) also where Python
     is told not to: each of the many that tests start would compile the package again.
     """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("RAY_ADDRESS", None)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

@@ -134,7 +134,6 @@ NOT_TRIED: dict[str, str] = {
     "baselines/federated/changes.py": _OWN,
     "baselines/policies/lerobot_merging.py": "folders that LeRobot reads, in another environment",
     "fleet_tools/sim/resting_faces.py": _OWN,
-    "baselines/training/reports.py": _OWN,
     "fleet_tools/evaluation/run.py": "lines that are counted, whatever they are",
     "fleet_tools/dataset/export/exporting.py": "the task of a dataset that has been read",
     "fleet_tools/dataset/export/source.py": _OWN,
