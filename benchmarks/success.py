@@ -1,8 +1,8 @@
-"""Measures success rates: `python benchmarks/success.py --split each --policies expert`.
+"""Measures success rates: `python benchmarks/success.py --policies expert`.
 
     python benchmarks/success.py --tool wrench --episodes 200 --policies zero random
-    python benchmarks/success.py --episodes 100 --push --policies expert expert_open_loop
-    python benchmarks/success.py --tool hammer --robot ur5e --validation --policies A.safetensors
+    python benchmarks/success.py --episodes 50 --push --policies expert expert_open_loop
+    python benchmarks/success.py --tool hammer --robot ur5e --policies A.safetensors
 
 Every attempt counts, all randomization is on, and seeds are fixed.
 """
@@ -27,7 +27,6 @@ from fleet_tools.policies.sources import find_policy
 from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import Push, Scene, sample_scene
-from fleet_tools.sim.splits import VALIDATION
 from fleet_tools.utils import cli
 from fleet_tools.utils.statistics import wilson_interval
 
@@ -56,14 +55,12 @@ class SuccessOptions(cli.Options):
     """
 
     tasks: TaskSelection = TaskSelection()
-    split: Literal["train", "unseen_pairs", "unseen_tools", "unseen_objects", "all", "each"] = "all"
-    """Split of the models, or each but all."""
+    split: Literal["train", "unseen_pairs", "unseen_tools", "unseen_objects", "all"] = "all"
+    """Split of the models."""
     episodes: Count = 200
     """Number of episodes of each row."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
-    validation: bool = False
-    """Count seeds from the first one of `train --rollouts`; no dataset has these scenes."""
     policies: tuple[str, ...] = (*EXPERT_VARIANTS, "expert", "zero", "random")
     """Policies: names, or paths of checkpoints, which act on any arm if they read no joints.
     Without feedback, expert_open_loop never replans, and expert_pose_space plans by poses instead
@@ -101,16 +98,12 @@ class ScoredEpisode:
 
 def _measure_all(options: SuccessOptions) -> int:
     tasks = options.tasks.names_or_paths()
-    each = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
-    splits = each if options.split == "each" else (options.split,)
     rows = [
-        Row(task, split, policy, options.push, options.robot)
+        Row(task, options.split, policy, options.push, options.robot)
         for task in tasks
-        for split in splits
         for policy in options.policies
     ]
-    first = options.first_seed + (VALIDATION[0] if options.validation else 0)
-    seeds = range(first, first + options.episodes)
+    seeds = range(options.first_seed, options.first_seed + options.episodes)
     jobs = (ScoredEpisode(row, seed) for row in rows for seed in seeds)
     complete = _complete_rows(options, jobs)
     summaries = (asdict(row) | summarize(episodes) for row, episodes in complete)
