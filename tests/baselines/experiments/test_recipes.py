@@ -109,10 +109,9 @@ def test_a_recipe_is_understood_and_makes_what_is_stored_from_what_it_has_made(n
         assert any(path.is_relative_to(each) for each in made), f"nothing makes {path}"
 
 
-def test_every_entry_and_every_figure_of_what_we_found_has_a_recipe():
+def test_every_entry_and_the_figure_of_what_we_found_have_a_recipe():
     entries = {path.name for path in (ROOT / ENTRIES).iterdir() if path.is_dir()}
-    shown = {path.stem for path in (ROOT / "docs/images").glob("findings_*.png")}
-    assert {*entries, *shown} <= set(RECIPES)
+    assert {*entries, "findings"} <= set(RECIPES)
 
 
 def test_recipes_are_the_files_that_are_experiments_and_no_parts_of_others():
@@ -171,7 +170,7 @@ def checkout(folder: Path, *commands: Any, name: str = "mine", **others: Any) ->
     """Makes a checkout with one entry of some commands, and no stored result."""
     for each in (f"{ENTRIES}/{name}", EXPERIMENTS, "docs/images", "examples"):
         (folder / each).mkdir(parents=True)
-    (folder / "docs/images/findings.yaml").write_text("{}\n")
+    (folder / "docs/images/findings.yaml").write_text("experiments: {}\n")
     content = {"name": name, "title": name, "description": name, "track": "keypoints"}
     (folder / ENTRIES / name / ENTRY).write_text(
         json.dumps({**content, "commands": commands, **others})
@@ -246,7 +245,9 @@ def test_costs_that_are_not_rates_are_compared_too(tmp_path):
 
 @pytest.mark.slow  # starts a program
 def test_a_figure_and_its_table_follow_from_the_results_of_its_experiments(tmp_path):
-    recipe, folder = RECIPES["findings_success"], tmp_path / "run"
+    recipe, folder = RECIPES["findings"], tmp_path / "run"
+    if not all((ROOT / stored).exists() for stored in recipe.stored.values()):
+        pytest.skip("its experiments have no results yet")
     report = prepare(recipe, ROOT, folder)
     for made, stored in recipe.stored.items():
         if stored.suffix == ".json":
