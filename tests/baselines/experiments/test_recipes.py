@@ -206,7 +206,7 @@ def test_an_entry_is_made_again_to_the_same_bits_and_one_that_lies_is_found(tmp_
 
 
 def test_an_experiment_agrees_with_itself_and_not_with_other_rates(tmp_path):
-    recipe = RECIPES["one_network_mlp"]
+    recipe = RECIPES["metaworld_one_network_mlp"]
     (made, stored), folder = next(iter(recipe.stored.items())), tmp_path / "run"
     (folder / made).parent.mkdir(parents=True)
     shutil.copy(ROOT / stored, folder / made)

@@ -131,7 +131,7 @@ def test_stored_results_are_of_their_experiment_complete_and_as_pages_show(path)
         assert line["loss"]["height"] == pytest.approx(height)
 
 
-@pytest.mark.parametrize("stem", ["one_merge_30_mlp", "metaworld_rounds", "studies/mnist_3x512"])
+@pytest.mark.parametrize("stem", ["metaworld_one_merge", "metaworld_rounds", "studies/mnist_3x512"])
 def test_pages_and_figures_are_rendered_from_stored_results(stem, tmp_path, capsys):
     path = ROOT / "experiments" / f"{stem}.yaml"
     assert program.main([str(path), "--render", "--output", str(tmp_path), "--quiet"]) == 0
