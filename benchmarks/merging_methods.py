@@ -46,7 +46,7 @@ class MergingMethodsOptions(cli.Options):
     of the training images of the classes 2 r and 2 r + 1, and a share of the others' rest. Figures
     are accuracies on test images of all classes, means over the seeds (smallest to largest).
     Methods have their default options, and with own starts `alignment: activations` if they have
-    it. A cell is empty if a method needs a common start. `docs/results/fleets.md` compares methods
+    it. A cell is empty if a method needs a common start. `docs/results/metaworld.md` has methods
     with hundreds of gradients.
     """
 

@@ -2,9 +2,11 @@
 
 entry of the leaderboard    `data_commands` and `commands` of its `entry.yaml`
 experiment                  `data_commands` of its YAML file, and the program `experiment`
-figure of the paper         likewise, by the name of its file, such as paper/4a
-figure of "What we found"   its experiments in docs/images/findings.yaml, and the script that
-                            draws it
+findings                    the figure and the table of "What we found": their experiments in
+                            docs/images/findings.yaml, and the script that draws them
+
+All YAML files in `experiments` are experiments, apart from folders in `NO_EXPERIMENTS`. Their names
+have the folder, such as paper/4a.
 """
 
 from collections.abc import Mapping
@@ -21,8 +23,9 @@ from fleet_tools.evaluation.result_folder import RESULT
 from fleet_tools.leaderboard.entries import ENTRY, EntryFile
 
 ENTRIES, EXPERIMENTS, IMAGES = Path("leaderboard/entries"), Path("experiments"), Path("docs/images")
-FIGURES = IMAGES / "findings.yaml"
-TABLE = Path("docs/results/tables/findings.md")
+NO_EXPERIMENTS = ("common", "leaderboard", "large_fleets")
+"""Folders of parts that experiments extend, and of single fleets."""
+FINDINGS, TABLES = "findings", Path("docs/results/tables")
 LINKED = ("experiments", "examples", "docs")
 """Folders of a checkout that commands read and never write."""
 DATA = "data"
@@ -76,14 +79,16 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
         stored = {each: each for each in (path.relative_to(checkout) for path in folders)}
         recipes[name] = Recipe(name, "entry", tuple(calls), stored)
     folder = checkout / EXPERIMENTS
-    for path in sorted((*folder.glob("*.yaml"), *folder.glob("paper/*.yaml"))):
+    for path in sorted(folder.rglob("*.yaml")):
         file = path.relative_to(checkout)
         name = path.relative_to(folder).with_suffix("").as_posix()
+        if name.partition("/")[0] in NO_EXPERIMENTS:
+            continue
         run = ("fleet-tools", "experiment", str(file), "--output", RUNS)
         calls = [*_calls(load_experiment(path).data_commands, entries, str(file)), run]
         stored = {Path(RUNS, f"{path.stem}.json"): file.with_suffix(".json")}
         recipes[name] = Recipe(name, "experiment", tuple(calls), stored)
-    return recipes | _figures(checkout, recipes)
+    return recipes | {FINDINGS: _findings(checkout, recipes)}
 
 
 def _calls(commands: Commands, entries: Mapping[str, EntryFile], source: str) -> list[Words]:
@@ -100,19 +105,15 @@ def _calls(commands: Commands, entries: Mapping[str, EntryFile], source: str) ->
     return calls
 
 
-def _figures(checkout: Path, experiments: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    recipes = {}
-    for name, titles in parse_yaml(load_text(checkout / FIGURES), str(FIGURES)).items():
-        parts = []
-        for stem in dict.fromkeys(stem for stems in titles.values() for stem in stems):
-            require_name(f"experiment of {FIGURES}", stem, experiments)
-            parts.append(experiments[stem])
-        script = f"{IMAGES}/findings_images.py"
-        draw = ("python", script, "--results", RUNS, "--output", DRAWN)
-        commands = dict.fromkeys(command for part in parts for command in part.commands)
-        stored = {made: path for part in parts for made, path in part.stored.items()}
-        stored[Path(DRAWN, f"{name}.png")] = IMAGES / f"{name}.png"
-        if name == "findings_success":  # its panels are the columns of the table
-            stored[Path(DRAWN, TABLE.name)] = TABLE
-        recipes[name] = Recipe(name, "figure", (*commands, draw), stored)
-    return recipes
+def _findings(checkout: Path, experiments: Mapping[str, Recipe]) -> Recipe:
+    file, parts = IMAGES / f"{FINDINGS}.yaml", []
+    content = parse_yaml(load_text(checkout / file), str(file))
+    for stem, _ in content["experiments"].values():
+        require_name(f"experiment of {file}", stem, experiments)
+        parts.append(experiments[stem])
+    draw = ("python", f"{IMAGES}/findings_images.py", "--results", RUNS, "--output", DRAWN)
+    commands = dict.fromkeys(command for part in parts for command in part.commands)
+    stored = {made: path for part in parts for made, path in part.stored.items()}
+    for folder, suffix in ((IMAGES, "png"), (TABLES, "md")):
+        stored[Path(DRAWN, f"{FINDINGS}.{suffix}")] = folder / f"{FINDINGS}.{suffix}"
+    return Recipe(FINDINGS, "figure", (*commands, draw), stored)

@@ -1,14 +1,15 @@
-"""Draws the figures of "What we found", and its table: `python docs/images/findings_images.py`.
+"""Draws the figure of "What we found", and its table: `python docs/images/findings_images.py`.
 
-They are `findings_success.png`, success rates by method, `findings_bytes.png`, the same over the
-bytes that all robots together send and receive, and `findings_memory.png`, the same methods with
-networks without memory, with memory, and on point clouds. What each shows is in `findings.yaml`.
-With `--results DIR` they are of results of experiments in another folder; `--output DIR` writes
-elsewhere.
+`findings.png` has success rates over the bytes that a robot uploads, and `findings.md` has them
+with tests. Experiments, arms and titles are in `findings.yaml`. With `--results DIR` the results
+are of another folder; `--output DIR` writes elsewhere.
 """
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,259 +18,257 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullFormatter, PercentFormatter, StrMethodFormatter
+from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Bbox
 
+from fleet_tools.baselines.experiments.figures import set_scale
 from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.result import Row, read_result
+from fleet_tools.baselines.experiments.success import compared
+from fleet_tools.utils.statistics import CONFIDENCE, adjusted_p_values
 
 HERE = Path(__file__).parent
-EXPERIMENTS = HERE.parents[1] / "experiments"
-TABLE_OF = "findings_success"
-"""Figure whose panels the table has as columns."""
-TABLE_FILE = HERE.parent / "results" / "tables" / "findings.md"
-SHOWN: dict[str, dict[str, list[str]]] = yaml.safe_load((HERE / "findings.yaml").read_text())
-"""Stems of experiments, by the name of the figure, and by the title or legend in it."""
+RESULTS = HERE.parents[1] / "experiments" / "budget"
+TABLES = HERE.parent / "results" / "tables"
+PRIVACY = TABLES / "upload_privacy.md"
+SHOWN: dict[str, Any] = yaml.safe_load((HERE / "findings.yaml").read_text())
+JOINT, SERVER = "joint", "server"
+RAW, MERGE, LINES = "tab:blue", "tab:red", "0.3"
+FILL = {"one": MERGE, "five": "white"}  # by the number of networks
 
-Stored = tuple[Experiment, Mapping[str, Any]]
-"""An experiment and its result."""
-
-KINDS = {
-    "one network of one robot's size": "C0",
-    "the robots' networks together": "C1",
-    "control": "0.55",
-    "trained on all data": "black",
-}
-"""Colours by the kind of policy."""
-
-TABLE = {
-    "joint": "trained on all data (`joint`)",
-    "density_gated_ensemble": "five networks: `density_gated_ensemble`",
-    "concatenation": "five networks: `concatenation`",
-    "oracle_routing": "five networks: oracle of the task",
-    "structured_compression": "one network: `structured_compression`",
-    "distillation": "one network: `distillation`",
-    "structured_compression_then_fed_sgd": (
-        "one network: `structured_compression`, then 100 gradients"
-    ),
-    "structured_compression_narrow": "one network: `structured_compression` of narrow ones",
-    "least_squares": "one network: `least_squares`",
-    "fleet_merge": "one network: `fleet_merge`",
-    "naive_average": "one network: average",
-    "partition": "control: `partition`",
-    "untrained_head_refit": "control: untrained, last layer fitted",
-    "fed_sgd": "control: 300 gradients (`fed_sgd`)",
-    "fed_sgd_100": "control: 100 gradients",
-    "best_single": "control: best robot alone",
-}
-"""Rows of the table, and what figures show: the first cell, by arm or reference."""
-
-_TOGETHER = ("concatenation", "density_gated_ensemble", "oracle_routing")
+Label = tuple[str, float, float, str]
+"""A text, its point in data coordinates, and its color."""
 
 
-def main(
-    experiments: Path = EXPERIMENTS, folder: Path = HERE, table_file: Path = TABLE_FILE
-) -> None:
-    """Writes the figures whose experiments have results, and the table.
+@dataclass(frozen=True)
+class Panel:
+    """The result of an experiment whose values are budgets in bytes.
 
-    Args:
-        experiments: Folder of the experiments' results.
-        folder: That of the figures.
-        table_file: File of the table.
+    Attributes:
+        experiment: The experiment.
+        result: Its result.
+        raw: Its arm of raw data.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, shown in SHOWN.items():
-        files = [experiments / f"{stem}.json" for stems in shown.values() for stem in stems]
-        if not all(file.is_file() for file in files):
-            continue
-        results = read_all(name, experiments)
-        panels = {title: of_title[0] for title, of_title in results.items()}
-        if name == TABLE_OF:
-            table_file.write_text(table(panels), encoding="utf-8")
-        with style.context("default"):
-            if name == "findings_memory":
-                figure = memory_figure(results)
-            else:
-                figure = (success_figure if name == TABLE_OF else bytes_figure)(panels)
-            figure.savefig(folder / f"{name}.png", dpi=150)
+
+    experiment: Experiment
+    result: Mapping[str, Any]
+    raw: str
+
+    def rows(self, arm: str) -> list[Row]:
+        """Returns the rows of an arm with success rates, by rising budgets."""
+        found = [each for each in self.result["rows"] if each["arm"] == arm and each.get("success")]
+        return sorted(found, key=lambda row: int(row["value"]))
+
+    @property
+    def shown(self) -> dict[str, Row]:
+        """Rows of the policies in the order of the table, each with the largest budget."""
+        return {arm: rows[-1] for arm in SHOWN["policies"] if (rows := self.rows(arm))}
+
+    @property
+    def merges(self) -> dict[str, Row]:
+        """The rows of arms that send no raw data."""
+        arms = self.experiment.arms
+        return {a: row for a, row in self.shown.items() if a in arms and "raw_data" not in arms[a]}
+
+    def raw_below(self, merge: Row) -> Row | None:
+        """Returns the row of raw data of the same bytes; None if no budget is small enough.
+
+        It has the largest budget at which no robot of any seed uploads more bytes of raw data than
+        for the merge.
+        """
+        most = min(cell["uploaded"] for cell in self._cells(merge).values())
+        for row in reversed(self.rows(self.raw)):
+            if all(cell["uploaded"] <= most for cell in self._cells(row).values()):
+                return row
+        return None
+
+    def difference(self, row: Row, other: Row | None) -> dict[str, Any] | None:
+        """Compares two rows, paired by seed and scene, see `compared`; None without pairs.
+
+        As in the leaderboard, the test is about the policies as they were trained, since few
+        training runs tell too little about the next one. So the scenes of all seeds, each of which
+        met its own, are those of one.
+        """
+        if other is None:
+            return None
+        both = [self._cells(each) for each in (row, other)]
+        pairs = [[cells[seed]["success"] for cells in both] for seed in both[0] if seed in both[1]]
+        tasks = dict.fromkeys(task for pair in pairs for each in pair for task in each)
+        return compared(
+            *({0: {task: [[scene for pair in pairs for scene in pair[k][task][0]]]
+                   for task in tasks}} for k in (0, 1)),
+            own_scenes=True,
+            margin=None,
+        )  # fmt: skip
+
+    def _cells(self, row: Row) -> dict[int, Mapping[str, Any]]:
+        """Returns the measurements of a row with success rates, by seed."""
+        return {
+            each["seed"]: each
+            for each in self.result["cells"]
+            if (each["arm"], each["value"]) == (row["arm"], row["value"]) and each.get("success")
+        }
 
 
-def read_all(name: str, experiments: Path = EXPERIMENTS) -> dict[str, list[Stored]]:
-    """Returns what a figure shows, by the title or legend in it."""
+def read_panels(results: Path = RESULTS) -> dict[str, Panel]:
+    """Returns the panels by title."""
     return {
-        title: [read_result(experiments / f"{stem}.json") for stem in stems]
-        for title, stems in SHOWN[name].items()
+        title: Panel(*read_result(results / f"{Path(stem).name}.json"), raw)
+        for title, (stem, raw) in SHOWN["experiments"].items()
     }
 
 
-def table(panels: Mapping[str, Stored] | None = None) -> str:
-    """Returns success rates of panels, and what the arms transfer, as Markdown.
+def table(panels: Mapping[str, Panel], privacy: Mapping[str, str]) -> str:
+    """Returns the table as Markdown.
+
+    Differences are in points, with the 95% interval of each alone. All p-values are adjusted
+    together (Holm 1979). Differences that are told are bold.
 
     Args:
-        panels: The panels; the stored ones if None.
+        panels: The panels by title.
+        privacy: By arm, how well attacks recognize episodes; if empty, its column is left out.
     """
-    if panels is None:
-        panels = {title: of_title[0] for title, of_title in read_all(TABLE_OF).items()}
-    columns = [
-        {row["arm"]: row for row in rolled_out(result["rows"])} for _, result in panels.values()
-    ]
-    titles = [title.removeprefix("Meta-World ") for title in panels]
-    lines = [f"| one merge | {' | '.join(titles)} | MB |", "|---" * (len(columns) + 2) + "|"]
-    for arm, label in TABLE.items():
-        rows = [column[arm] for column in columns]
-        rates = " | ".join(f"{row['success']['rate']:.0%}" for row in rows)
-        arms = [
-            row
-            for row, (experiment, _) in zip(rows, panels.values(), strict=True)
-            if arm in experiment.arms
-        ]
-        sent = sorted(row["bytes"] / 1e6 for row in arms)
-        span = " to ".join(f"{each:,.{1 if each < 10 else 0}f}" for each in (*sent[:1], *sent[-1:]))
-        lines.append(f"| {label} | {rates} | {span} |")
-    return "\n".join(lines) + "\n"
-
-
-def success_figure(results: Mapping[str, Stored]) -> Figure:
-    """Returns success rates with their intervals: a panel for each experiment."""
-    rows = [row for _, result in results.values() for row in rolled_out(result["rows"])]
-    names = list(dict.fromkeys(row["arm"] for row in rows))
-    names.sort(key=lambda name: list(KINDS).index(kind_of(name, results)))
-    figure = Figure((2.4 + 2.3 * len(results), 1.4 + 0.24 * len(names)), layout="constrained")
-    panels = figure.subplots(1, len(results), squeeze=False, sharey=True)[0]
-    for (title, (_, result)), axes in zip(results.items(), panels, strict=True):
-        for row in rolled_out(result["rows"]):
-            rate = row["success"]
-            errors = [[rate["rate"] - rate["low"]], [rate["high"] - rate["rate"]]]
-            color = KINDS[kind_of(row["arm"], results)]
-            position = names.index(row["arm"])
-            axes.errorbar(
-                rate["rate"], position, xerr=errors, fmt="o", color=color, capsize=3, markersize=4
+    found = {
+        (title, arm, to): difference
+        for title, panel in panels.items()
+        for arm, row in panel.merges.items()
+        for to, other in ((JOINT, panel.shown.get(JOINT)), (panel.raw, panel.raw_below(row)))
+        if (difference := panel.difference(row, other))
+    }
+    adjusted = adjusted_p_values([each["p"] for each in found.values()])
+    told = {key: _difference(found[key], p) for key, p in zip(found, adjusted, strict=True)}
+    head = ["policy", "a robot uploads", "kB", "networks", "success", "less joint training",
+            "less raw data of the same bytes", *["membership"] * bool(privacy)]  # fmt: skip
+    lines = [head, ["---"] * len(head)]
+    for title, panel in panels.items():
+        lines.append([f"**{title}**", *[""] * (len(head) - 1)])
+        for arm, row in panel.shown.items():
+            words, uploads, networks = SHOWN["policies"][arm]
+            size, rate = (
+                f"{row['uploaded'] / 1e3:,.0f}" * (arm in panel.experiment.arms),
+                row["success"],
             )
-            if row["arm"] == "joint":
-                axes.axvline(rate["rate"], color="black", linewidth=0.8, linestyle=":")
-        axes.set_title(title, fontsize="medium")
-        axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
-        axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.set_xlim(-0.03, 1.03)
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.set_xlabel("success rate")
-        axes.grid(alpha=0.3)
-    add_legend(figure)
-    return figure
+            shown = f"{rate['rate']:.0%} ({rate['low']:.0%} to {rate['high']:.0%})"
+            differences = (told.get((title, arm, to), "") for to in (JOINT, panel.raw))
+            lines.append([words, uploads, size, networks, shown, *differences])
+            lines[-1] += [privacy.get(arm, "")] * bool(privacy)
+    return "".join(f"| {' | '.join(each)} |\n" for each in lines)
 
 
-def bytes_figure(results: Mapping[str, Stored]) -> Figure:
-    """Returns success rates over the megabytes of a merge; the dotted line is the robots' data."""
-    figure = Figure((10.5, 8.4), layout="constrained")
-    panels = figure.subplots(2, (len(results) + 1) // 2, squeeze=False, sharey=True).flat
-    for (title, (experiment, result)), axes in zip(results.items(), panels, strict=True):
-        rows = [row for row in rolled_out(result["rows"]) if row["arm"] in experiment.arms]
-        for row in rows:
-            position = (row["bytes"] / 1e6, row["success"]["rate"])
-            axes.plot(*position, "o", color=KINDS[kind_of(row["arm"], results)], markersize=5)
-        label_points(axes, [(r["arm"], r["bytes"] / 1e6, r["success"]["rate"]) for r in rows])
-        for row in rows[:1]:
-            axes.axvline(row["data_at_home"] / 1e6, color="black", linestyle=":", linewidth=1)
-        for row in rolled_out(result["rows"]):
-            if row["arm"] == "joint":
-                axes.axhline(row["success"]["rate"], color="black", linewidth=0.8)
-        axes.set_title(title, fontsize="medium")
-        axes.set_xscale("log")
-        axes.set_xlim(0.05, 2e4)
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylim(-0.05, 1.05)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.set_xlabel("transferred MB")
-        axes.grid(alpha=0.3)
-        axes.label_outer()
-    add_legend(figure, columns=2)
-    return figure
+def _difference(found: Mapping[str, Any], p: float) -> str:
+    middle, low, high = (round(100 * found[name]) for name in ("difference", "low", "high"))
+    text = f"{middle} ({low} to {high})"
+    text = f"**{text}**" if p < 1 - CONFIDENCE else text
+    return f"{text}, p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"
 
 
-def memory_figure(results: Mapping[str, Sequence[Stored]]) -> Figure:
-    """Returns success rates of the same methods by what policies read and are: a panel by arena."""
-    names = (
-        "least_squares",
-        "partition",
-        "structured_compression",
-        "distillation",
-        "concatenation",
-        "density_gated_ensemble",
-        "joint",
+def recognized(file: Path) -> dict[str, str]:
+    """Returns how well attacks on each kind of upload recognize episodes, by arm.
+
+    Args:
+        file: Table of `benchmarks/upload_privacy.py`; none is returned without it.
+    """
+    if not file.is_file():
+        return {}
+    head, _, *rows = (
+        [cell.strip(" `") for cell in line.strip("| ").split("|")]
+        for line in file.read_text(encoding="utf-8").splitlines()
     )
-    figure = Figure((11.0, 3.4), layout="constrained")
-    arenas = ("Fleet-Tools", "Meta-World MT10")
-    panels = figure.subplots(1, len(arenas), sharey=True, squeeze=False)[0]
-    handles = []
-    for number, (inputs, by_arena) in enumerate(results.items()):
-        color = f"C{number}"
-        handles.append(Line2D([], [], color=color, marker="o", label=inputs))
-        for (_, result), axes in zip(by_arena, panels, strict=False):
-            rows = {row["arm"]: row["success"] for row in reversed(rolled_out(result["rows"]))}
-            for place, name in enumerate(names):
-                if rate := rows.get(name):
-                    errors = [[rate["rate"] - rate["low"]], [rate["high"] - rate["rate"]]]
-                    place += 0.2 * (number - (len(results) - 1) / 2)
-                    axes.errorbar(
-                        place, rate["rate"], yerr=errors, fmt="o", color=color, markersize=5
-                    )
-    for title, axes in zip(arenas, panels, strict=True):
-        axes.set_title(title, fontsize="medium")
-        axes.set_xticks(
-            range(len(names)), [name.replace("_", "\n") for name in names], fontsize="x-small"
-        )
-        axes.set_ylim(-0.03, 1.03)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("success rate")
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(results), frameon=False)
-    return figure
+    found: dict[str, list[str]] = {}
+    for row in (dict(zip(head, each, strict=True)) for each in rows):
+        found.setdefault(row["method"], []).append(f"{row['upload']} {row['membership']}")
+    return {arm: "; ".join(kinds) for arm, kinds in found.items()}
 
 
-def label_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
-    """Writes names beside points; where several lie at one place, further down with a line."""
-    taken: list[tuple[float, float]] = []
-    for name, x, y in sorted(points, key=lambda each: -each[2]):
-        place = y
-        while any(abs(place - other) < 0.055 and x / 6 < at < x * 6 for at, other in taken):
-            place -= 0.055
-        taken.append((x, place))
-        axes.annotate(
-            name.replace("_", " "),
-            (x, y),
-            (1.2 * x, place),
-            verticalalignment="center",
-            fontsize=6.5,
-            arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": "0.5", "shrinkA": 0},
-        )
+def figure(panels: Mapping[str, Panel]) -> Figure:
+    """Returns success rates over the kilobytes that a robot uploads, a panel for each experiment.
+
+    It is narrow, so that its words can be read on a telephone.
+    """
+    drawn = Figure((5.2, 0.4 + 3.7 * len(panels)), dpi=72, layout="constrained")  # pixels: points
+    grid = drawn.subplots(len(panels), 1, squeeze=False)[:, 0]
+    labels = list(map(_plot, grid, panels, panels.values()))
+    grid[-1].set_xlabel("kB that a robot uploads")
+    marks = [Line2D([], [], marker="o", linestyle="", color=MERGE, markerfacecolor=fill)
+             for fill in FILL.values()]  # fmt: skip
+    names = ["merge to one network", "five networks"]
+    drawn.legend(marks, names, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    drawn.draw_without_rendering()
+    drawn.set_layout_engine("none")  # labels are placed for this size
+    for axes, found in zip(grid, labels, strict=True):
+        place_labels(axes, found)
+    return drawn
 
 
-def rolled_out(rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows of what the table lists, with success rates."""
-    return [row for row in rows if row.get("success") and row["arm"] in TABLE]
+def _plot(axes: Axes, title: str, panel: Panel) -> list[Label]:
+    """Draws a panel, and returns the labels of its lines and points."""
+    raw = panel.rows(panel.raw)
+    x = [row["uploaded"] / 1e3 for row in raw]
+    low, rate, high = ([row["success"][k] for row in raw] for k in ("low", "rate", "high"))
+    axes.fill_between(x, low, high, color=RAW, alpha=0.15, linewidth=0)
+    axes.plot(x, rate, color=RAW, marker=".")
+    labels = [("raw data", x[len(x) // 2], rate[len(x) // 2], RAW)] if raw else []
+    for arm, row in panel.merges.items():
+        words, _, networks = SHOWN["policies"][arm]
+        x.append(row["uploaded"] / 1e3)
+        rate = row["success"]
+        axes.vlines(x[-1], rate["low"], rate["high"], color=MERGE, linewidth=0.8)
+        axes.scatter(x[-1], rate["rate"], 25, FILL[networks], edgecolors=MERGE, zorder=3)
+        labels.append((words, x[-1], rate["rate"], MERGE))
+    left = min(x) / 1.6
+    for arm, dashes in ((JOINT, "--"), (SERVER, ":")):
+        if row := panel.shown.get(arm):
+            rate = row["success"]["rate"]
+            axes.axhline(rate, color=LINES, linewidth=1, linestyle=dashes)
+            labels.insert(0, (SHOWN["policies"][arm][0], left, rate, LINES))
+    axes.set_title(title, fontsize=10, loc="left")
+    set_scale(axes, "success")
+    set_scale(axes, "bytes", horizontal=True)
+    axes.set_xlim(left, max(x) * 1.6)
+    axes.set_ylabel("success rate")
+    return labels
 
 
-def kind_of(arm: str, results: Mapping[str, Stored]) -> str:
-    """Returns the kind of an arm or reference, of `KINDS`."""
-    if arm == "joint":
-        return "trained on all data"
-    if arm in _TOGETHER:
-        return "the robots' networks together"
-    if any(arm in each.controls or arm in each.references for each, _ in results.values()):
-        return "control"
-    return "one network of one robot's size"
+def place_labels(axes: Axes, labels: Sequence[Label]) -> None:
+    """Writes labels beside their points: the nearest place that covers no point and no label.
+
+    A line leads to a label that is far from its point.
+    """
+    points = axes.transData.transform([(x, y) for _, x, y, _ in labels])
+    taken = [Bbox([point - 4, point + 4]) for point in points]
+    for (words, x, y, color), point in zip(labels, points, strict=True):
+        text = axes.annotate(words, (x, y), (0, 0), textcoords="offset points", ha="center",
+                             va="center", fontsize=8.5, color=color)  # fmt: skip
+        text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+        box = text.get_window_extent()
+        for distance, angle in itertools.product(range(6, 250, 4), range(0, 360, 15)):
+            dx = math.cos(math.radians(angle)) * (distance + box.width / 2)
+            dy = math.sin(math.radians(angle)) * (distance + box.height / 2)
+            moved = box.translated(dx, dy)
+            is_inside = all(map(axes.bbox.contains, *moved.get_points().T))
+            if is_inside and not moved.count_overlaps(taken):
+                text.set_position((dx, dy))
+                taken.append(moved)
+                if distance > 12:
+                    end = (point[0] + dx, point[1] + dy)
+                    ends = axes.transData.inverted().transform([point, end])
+                    axes.plot(*ends.T, color=color, linewidth=0.5, zorder=1)
+                break
 
 
-def add_legend(figure: Figure, columns: int = 4) -> None:
-    """Adds what colours mean."""
-    marks = [Line2D([], [], color=color, marker="o", linestyle="") for color in KINDS.values()]
-    figure.legend(marks, list(KINDS), loc="outside lower center", ncols=columns, frameon=False)
+def main(results: Path = RESULTS, folder: Path = HERE, tables: Path = TABLES) -> None:
+    """Writes the figure and the table to their folders."""
+    panels = read_panels(results)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = table(panels, recognized(PRIVACY))
+    (tables / "findings.md").write_text(text, encoding="utf-8")
+    with style.context("default"):
+        figure(panels).savefig(folder / "findings.png", dpi=150)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Draws the figures of What we found.")
-    parser.add_argument("--results", type=Path, default=EXPERIMENTS)
-    parser.add_argument("--output", type=Path, default=HERE)
+    parser = argparse.ArgumentParser(description="Draws the figure of What we found.")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path)
     given = parser.parse_args()
-    elsewhere = given.output != HERE
-    main(given.results, given.output, given.output / "findings.md" if elsewhere else TABLE_FILE)
+    main(given.results, given.output or HERE, given.output or TABLES)

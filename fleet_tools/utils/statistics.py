@@ -143,19 +143,28 @@ def verdict_words(sign: int, equivalent_within: float | None) -> str:
     return ", ".join(words) or NOT_TOLD_APART
 
 
+def adjusted_p_values(p_values: Sequence[float]) -> list[float]:
+    """Returns p-values of several differences together (Holm 1979).
+
+    With a probability of at most 5%, one of them is below 5% though its difference is 0.
+
+    Args:
+        p_values: p-value of each.
+    """
+    adjusted, highest = [1.0] * len(p_values), 0.0
+    for before, k in enumerate(sorted(range(len(p_values)), key=lambda k: p_values[k])):
+        highest = max(highest, min(1.0, p_values[k] * (len(p_values) - before)))
+        adjusted[k] = highest
+    return adjusted
+
+
 def told_apart(p_values: Sequence[float]) -> list[bool]:
     """Returns which of several differences are told: at most 5% err in any of them (Holm 1979).
 
     Args:
         p_values: p-value of each.
     """
-    order = sorted(range(len(p_values)), key=lambda k: p_values[k])
-    told = [False] * len(p_values)
-    for before, k in enumerate(order):
-        if p_values[k] * (len(order) - before) >= 1 - CONFIDENCE:
-            break
-        told[k] = True
-    return told
+    return [p < 1 - CONFIDENCE for p in adjusted_p_values(p_values)]
 
 
 def spread(numbers: Sequence[float]) -> dict[str, float] | None:

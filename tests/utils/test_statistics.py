@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2, multinomial
 
 from fleet_tools.utils.statistics import (
+    adjusted_p_values,
     paired_difference,
     paired_interval,
     paired_p_value,
@@ -51,14 +52,15 @@ def test_the_order_of_strata_changes_nothing(strata, pairs, shuffle):
     assert paired_interval(pairs_again) == paired_interval(pairs)
 
 
-@given(st.lists(st.sampled_from([0.001, 0.008, 0.011, 0.021, 0.041, 0.2]), max_size=6))
+@given(st.lists(st.sampled_from([0.001, 0.008, 0.011, 0.021, 0.041, 0.2, 0.6]), max_size=6))
 def test_of_several_differences_those_are_told_that_every_set_with_them_tells(p_values):
     """Holm's procedure as what it is: all sets of hypotheses, each tested by Bonferroni's."""
     numbers = range(len(p_values))
     sets = [each for size in numbers for each in itertools.combinations(numbers, size + 1)]
-    rejected = {each for each in sets if len(each) * min(p_values[k] for k in each) < 0.05}
-    expected = [all(each in rejected for each in sets if k in each) for k in numbers]
-    assert told_apart(p_values) == expected
+    by_set = {each: min(1, len(each) * min(p_values[k] for k in each)) for each in sets}
+    expected = [max(p for each, p in by_set.items() if k in each) for k in numbers]
+    assert adjusted_p_values(p_values) == expected
+    assert told_apart(p_values) == [p < 0.05 for p in expected]
 
 
 @given(STRATA)

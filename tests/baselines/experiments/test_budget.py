@@ -3,6 +3,7 @@
 The task is one in which every policy succeeds at once, so that rollouts are real and quick.
 """
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from support.processes import ROOT
 from fleet_tools import collect
 from fleet_tools.baselines.experiments.fleets import ToolUse
 from fleet_tools.baselines.experiments.form import Experiment, load_experiment, planned_runs
+from fleet_tools.baselines.experiments.result import read_result
 from fleet_tools.baselines.federated import central
 from fleet_tools.baselines.federated.plan import FleetPlan, server_samples
 from fleet_tools.baselines.federated.references import reference
@@ -95,6 +97,11 @@ def test_every_control_is_in_the_table_and_an_upload_that_is_too_large_is_refuse
     page = (tmp_path / "out" / "small.md").read_text()
     assert all(f"| {arm} | " in page for arm in (*RAW, *MERGES, *CONTROLS))
     assert page.count("(refused)") == len(MERGES)
+    script = runpy.run_path(str(ROOT / "docs/images/findings_images.py"))
+    panels = {"Quick": script["Panel"](*read_result(tmp_path / "out" / "small.json"), "raw")}
+    table = script["table"](panels, {})  # one policy solved what the other did
+    assert table.count("| 0 (-100 to 100), p = 1 | 0 (-100 to 100), p = 1 |") == len(MERGES), table
+    assert len(script["figure"](panels).axes) == 1
     before = (tmp_path / "out" / "small.json").read_bytes()
     reports = {each: each.stat().st_mtime_ns for each in tmp_path.glob("out/*/report.json")}
     assert run(tmp_path, folders["private"], **changes) == 0  # nothing is learned again

@@ -21,7 +21,7 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(out):
 libraries = ("torch", "pydrake", "ray", "matplotlib", "sklearn")
 imported = [name for name in libraries if name in sys.modules]
 with contextlib.redirect_stderr(err):
-    code = experiment.main(["experiments/one_merge_mlp.yaml", "--output", "out"])
+    code = experiment.main(["experiments/metaworld_rounds.yaml", "--output", "out"])
 print(json.dumps([out.getvalue(), imported, code, err.getvalue()]))
 """
 
@@ -33,7 +33,7 @@ def test_without_pytorch_help_works_and_the_rest_names_the_installation():
     assert "torch is needed" in error and "pip install" in error and "[learning]" in error
 
 
-@pytest.mark.parametrize("arguments", [[], ["experiments/one_merge_mlp.yaml"], ["--render"]])
+@pytest.mark.parametrize("arguments", [[], ["experiments/metaworld_rounds.yaml"], ["--render"]])
 def test_bad_usage_is_refused(arguments):
     with pytest.raises(SystemExit, match="2"):
         experiment.main(arguments)

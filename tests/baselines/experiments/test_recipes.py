@@ -22,6 +22,7 @@ from support.page_commands import problem
 from support.processes import ROOT
 
 from fleet_tools import reproduce
+from fleet_tools.baselines.experiments.form import load_experiment
 from fleet_tools.baselines.experiments.recipes import (
     ENTRIES,
     EXPERIMENTS,
@@ -81,7 +82,8 @@ def data_of(path: Path) -> list[str]:
     found = [each for each in [content.get("data"), *named] if each]
     if not found and "extends" in content:
         return data_of(path.parent / content["extends"])
-    return [name for each in found for name in ([each] if isinstance(each, str) else each)]
+    paths = [name for each in found for name in ([each] if isinstance(each, str) else each)]
+    return [path for path in paths if "/" in path]  # labelled examples have names
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -107,13 +109,23 @@ def test_a_recipe_is_understood_and_makes_what_is_stored_from_what_it_has_made(n
         assert any(path.is_relative_to(each) for each in made), f"nothing makes {path}"
 
 
-def test_every_entry_and_every_figure_of_what_we_found_has_a_recipe():
+def test_every_entry_and_the_figure_of_what_we_found_have_a_recipe():
     entries = {path.name for path in (ROOT / ENTRIES).iterdir() if path.is_dir()}
-    shown = {path.stem for path in (ROOT / "docs/images").glob("findings_*.png")}
-    assert {*entries, *shown} <= set(RECIPES)
-    assert {path.stem for path in (ROOT / EXPERIMENTS).glob("*.yaml")} <= set(RECIPES)
-    figures = {f"paper/{path.stem}" for path in (ROOT / EXPERIMENTS / "paper").glob("*.yaml")}
-    assert {"paper/3a", "paper/4a"} <= figures <= set(RECIPES)
+    assert {*entries, "findings"} <= set(RECIPES)
+
+
+def test_recipes_are_the_files_that_are_experiments_and_no_parts_of_others():
+    def is_experiment(path: Path) -> bool:
+        try:
+            load_experiment(path)
+        except ConfigError:
+            return False
+        return "common" not in path.relative_to(ROOT).parts
+
+    found = filter(is_experiment, (ROOT / EXPERIMENTS).rglob("*.yaml"))
+    names = {str(path.relative_to(ROOT / EXPERIMENTS).with_suffix("")) for path in found}
+    assert names == {each.name for each in RECIPES.values() if each.kind == "experiment"}
+    assert {"paper/4a", "studies/mnist_alphas", "life/six_tools", "linear_control"} <= names
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b c", "1"]), min_size=1), max_size=3))
@@ -158,7 +170,7 @@ def checkout(folder: Path, *commands: Any, name: str = "mine", **others: Any) ->
     """Makes a checkout with one entry of some commands, and no stored result."""
     for each in (f"{ENTRIES}/{name}", EXPERIMENTS, "docs/images", "examples"):
         (folder / each).mkdir(parents=True)
-    (folder / "docs/images/findings.yaml").write_text("{}\n")
+    (folder / "docs/images/findings.yaml").write_text("experiments: {}\n")
     content = {"name": name, "title": name, "description": name, "track": "keypoints"}
     (folder / ENTRIES / name / ENTRY).write_text(
         json.dumps({**content, "commands": commands, **others})
@@ -194,7 +206,7 @@ def test_an_entry_is_made_again_to_the_same_bits_and_one_that_lies_is_found(tmp_
 
 
 def test_an_experiment_agrees_with_itself_and_not_with_other_rates(tmp_path):
-    recipe = RECIPES["one_network_mlp"]
+    recipe = RECIPES["metaworld_one_network_mlp"]
     (made, stored), folder = next(iter(recipe.stored.items())), tmp_path / "run"
     (folder / made).parent.mkdir(parents=True)
     shutil.copy(ROOT / stored, folder / made)
@@ -233,7 +245,9 @@ def test_costs_that_are_not_rates_are_compared_too(tmp_path):
 
 @pytest.mark.slow  # starts a program
 def test_a_figure_and_its_table_follow_from_the_results_of_its_experiments(tmp_path):
-    recipe, folder = RECIPES["findings_success"], tmp_path / "run"
+    recipe, folder = RECIPES["findings"], tmp_path / "run"
+    if not all((ROOT / stored).exists() for stored in recipe.stored.values()):
+        pytest.skip("its experiments have no results yet")
     report = prepare(recipe, ROOT, folder)
     for made, stored in recipe.stored.items():
         if stored.suffix == ".json":

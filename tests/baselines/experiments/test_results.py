@@ -131,7 +131,7 @@ def test_stored_results_are_of_their_experiment_complete_and_as_pages_show(path)
         assert line["loss"]["height"] == pytest.approx(height)
 
 
-@pytest.mark.parametrize("stem", ["one_merge_30_mlp", "metaworld_rounds", "studies/mnist_3x512"])
+@pytest.mark.parametrize("stem", ["metaworld_one_merge", "metaworld_rounds", "studies/mnist_3x512"])
 def test_pages_and_figures_are_rendered_from_stored_results(stem, tmp_path, capsys):
     path = ROOT / "experiments" / f"{stem}.yaml"
     assert program.main([str(path), "--render", "--output", str(tmp_path), "--quiet"]) == 0
@@ -162,4 +162,9 @@ def test_labels_of_losses_do_not_overlap(highest):
 
 def test_the_table_of_what_we_found_is_that_of_the_stored_results():
     script = runpy.run_path(str(ROOT / "docs/images/findings_images.py"))
-    assert script["TABLE_FILE"].read_text(encoding="utf-8") == script["table"]()
+    stems = [stem for stem, _ in script["SHOWN"]["experiments"].values()]
+    if not all((ROOT / f"experiments/{stem}.json").exists() for stem in stems):
+        pytest.skip("its experiments have no results yet")
+    tables = script["TABLES"]
+    text = script["table"](script["read_panels"](), script["recognized"](script["PRIVACY"]))
+    assert (tables / "findings.md").read_text(encoding="utf-8") == text
