@@ -19,7 +19,7 @@ from fleet_tools.baselines.experiments.life import life_measures
 from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
 from fleet_tools.baselines.experiments.success import rates_by_task
 from fleet_tools.baselines.federated import REFERENCES, central
-from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import (
     COMBINED,
@@ -160,7 +160,10 @@ class Fleets:
         if run.is_reference:
             held = _Held()
             config = run.parsed(FleetConfig, **seeded, method="naive_average")
-            if run.arm != SERVER:
+            if run.arm == SERVER:  # learns the same beside any number of robots
+                split = PartitionConfig(pooled=bool(config.groups))
+                config = config.model_copy(update={"robots": 1, "split": split})
+            else:
                 config = reference(config, "single" if run.arm in OF_SINGLE else run.arm)
         elif held.raw_data is not None:
             config = run.parsed(FleetConfig, **seeded, method="naive_average")
