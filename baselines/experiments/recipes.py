@@ -2,9 +2,11 @@
 
 entry of the leaderboard    `data_commands` and `commands` of its `entry.yaml`
 experiment                  `data_commands` of its YAML file, and the program `experiment`
-figure of the paper         likewise, by the name of its file, such as paper/4a
 figure of "What we found"   its experiments in docs/images/findings.yaml, and the script that
                             draws it
+
+All YAML files in `experiments` are experiments, apart from folders in `NO_EXPERIMENTS`. Their names
+have the folder, such as paper/4a.
 """
 
 from collections.abc import Mapping
@@ -21,6 +23,8 @@ from fleet_tools.evaluation.result_folder import RESULT
 from fleet_tools.leaderboard.entries import ENTRY, EntryFile
 
 ENTRIES, EXPERIMENTS, IMAGES = Path("leaderboard/entries"), Path("experiments"), Path("docs/images")
+NO_EXPERIMENTS = ("common", "leaderboard", "large_fleets")
+"""Folders of parts that experiments extend, and of single fleets."""
 FIGURES = IMAGES / "findings.yaml"
 TABLE = Path("docs/results/tables/findings.md")
 LINKED = ("experiments", "examples", "docs")
@@ -76,9 +80,11 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
         stored = {each: each for each in (path.relative_to(checkout) for path in folders)}
         recipes[name] = Recipe(name, "entry", tuple(calls), stored)
     folder = checkout / EXPERIMENTS
-    for path in sorted((*folder.glob("*.yaml"), *folder.glob("paper/*.yaml"))):
+    for path in sorted(folder.rglob("*.yaml")):
         file = path.relative_to(checkout)
         name = path.relative_to(folder).with_suffix("").as_posix()
+        if name.partition("/")[0] in NO_EXPERIMENTS:
+            continue
         run = ("fleet-tools", "experiment", str(file), "--output", RUNS)
         calls = [*_calls(load_experiment(path).data_commands, entries, str(file)), run]
         stored = {Path(RUNS, f"{path.stem}.json"): file.with_suffix(".json")}

@@ -22,6 +22,7 @@ from support.page_commands import problem
 from support.processes import ROOT
 
 from fleet_tools import reproduce
+from fleet_tools.baselines.experiments.form import load_experiment
 from fleet_tools.baselines.experiments.recipes import (
     ENTRIES,
     EXPERIMENTS,
@@ -81,7 +82,8 @@ def data_of(path: Path) -> list[str]:
     found = [each for each in [content.get("data"), *named] if each]
     if not found and "extends" in content:
         return data_of(path.parent / content["extends"])
-    return [name for each in found for name in ([each] if isinstance(each, str) else each)]
+    paths = [name for each in found for name in ([each] if isinstance(each, str) else each)]
+    return [path for path in paths if "/" in path]  # labelled examples have names
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -111,9 +113,20 @@ def test_every_entry_and_every_figure_of_what_we_found_has_a_recipe():
     entries = {path.name for path in (ROOT / ENTRIES).iterdir() if path.is_dir()}
     shown = {path.stem for path in (ROOT / "docs/images").glob("findings_*.png")}
     assert {*entries, *shown} <= set(RECIPES)
-    assert {path.stem for path in (ROOT / EXPERIMENTS).glob("*.yaml")} <= set(RECIPES)
-    figures = {f"paper/{path.stem}" for path in (ROOT / EXPERIMENTS / "paper").glob("*.yaml")}
-    assert {"paper/3a", "paper/4a"} <= figures <= set(RECIPES)
+
+
+def test_recipes_are_the_files_that_are_experiments_and_no_parts_of_others():
+    def is_experiment(path: Path) -> bool:
+        try:
+            load_experiment(path)
+        except ConfigError:
+            return False
+        return "common" not in path.relative_to(ROOT).parts
+
+    found = filter(is_experiment, (ROOT / EXPERIMENTS).rglob("*.yaml"))
+    names = {str(path.relative_to(ROOT / EXPERIMENTS).with_suffix("")) for path in found}
+    assert names == {each.name for each in RECIPES.values() if each.kind == "experiment"}
+    assert {"paper/4a", "studies/mnist_alphas", "life/six_tools", "linear_control"} <= names
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b c", "1"]), min_size=1), max_size=3))
