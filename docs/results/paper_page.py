@@ -201,7 +201,7 @@ def _first(shown: Shown, experiment: Experiment, result: Mapping[str, Any]) -> s
     title = " at ".join(filter(None, [_CALLED.get(measure, _name(measure)), place]))
     rows = [row for row in result["rows"] if row["value"] == value]
     found = {row["arm"]: table_of(measure).entry(row) for row in rows}
-    figures = [f"{shown.arms[arm]} {found[arm]}" for arm in shown.first]
+    figures = [f"{shown.arms[arm]} {found[arm] or '-'}" for arm in shown.first]
     return f"{shown.link}, {title}: {'; '.join(figures)}"
 
 
