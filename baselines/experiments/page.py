@@ -86,14 +86,35 @@ def _grid(
     entry: Entry,
     without_empty: bool = False,
 ) -> list[str]:
-    """Returns a table with a line for each arm and a column for each value."""
-    entries = {(row["arm"], row["value"]): entry(row) for row in rows}
-    cases = list(experiment.cases)
-    lines = [_table_row(["", *cases]), _table_row(["---"] * (1 + len(cases)))]
-    for arm in arms:
-        shown = [entries.get((arm, value)) for value in cases]
+    """Returns a table with a column for each value."""
+    columns = [(value, value, entry) for value in experiment.cases]
+    return grid(columns, {arm: arm for arm in arms}, rows, without_empty)
+
+
+def grid(
+    columns: Sequence[tuple[str, str, Entry]],
+    arms: Mapping[str, str],
+    rows: Sequence[Row],
+    without_empty: bool = False,
+) -> list[str]:
+    """Returns a table with a line for each arm.
+
+    Args:
+        columns: Heading, value and entry of each.
+        arms: Titles of arms and references by name.
+        rows: Rows of a result.
+        without_empty: Whether lines without entries are left out.
+    """
+    found = {(row["arm"], row["value"]): row for row in rows}
+    lines = [_table_row(["", *(each for each, *_ in columns)])]
+    lines.append(_table_row(["---"] * (1 + len(columns))))
+    for arm, title in arms.items():
+        shown = [
+            entry(found[arm, value]) if (arm, value) in found else None
+            for _, value, entry in columns
+        ]
         if any(shown) or not without_empty:
-            lines.append(_table_row([arm, *(each or "-" for each in shown)]))
+            lines.append(_table_row([title, *(each or "-" for each in shown)]))
     return lines
 
 

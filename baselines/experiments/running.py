@@ -1,6 +1,7 @@
 """Runs the missing cells of an experiment, and writes its result, its page and its figures."""
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,9 @@ Job = tuple[int, ...]
 
 Outcome = dict[str, Any] | str
 """Measurements of a run, or the reason of its failure."""
+
+Measured = tuple[Sequence[Outcome], float]
+"""Outcomes of a job, and the CPU time that it took, s."""
 
 
 def run_experiment(
@@ -45,18 +49,23 @@ def run_experiment(
         groups.setdefault(arena.learns(arena.plan(run)), []).append(number)
     path = output / f"{stem}.json"
     if path.exists():
-        _require_grown(read_result(path)[0], experiment, path)
+        before, result = read_result(path)
+        _require_grown(before, experiment, path)
     else:
         output.mkdir(parents=True, exist_ok=True)
-        write_file(path, as_json(make_result(experiment, [])))
+        result = make_result(experiment, [])
+        write_file(path, as_json(result))
     jobs = [tuple(group) for group in groups.values()]
     make_work = partial(make_measure, experiment, output.absolute())  # workers may be elsewhere
     outcomes: dict[int, Outcome] = {}
     results = workers.run(jobs, make_work)
     with contextlib.closing(results), progress_bar(len(jobs), "policy", quiet=quiet) as bar:
         for job, found in results:
-            lost = [found.reason] * len(job) if isinstance(found, LostJob) else found
-            outcomes |= dict(zip(job, lost, strict=True))
+            lost = isinstance(found, LostJob)
+            measured, seconds = ([found.reason] * len(job), 0.0) if lost else found
+            outcomes |= dict(zip(job, measured, strict=True))
+            result["cpu_seconds"] = round(result.get("cpu_seconds", 0.0) + seconds, 3)
+            write_file(path, as_json(result))  # the time counts if the rest is interrupted
             bar.update()
     cells, failed = [], []
     for number, run in enumerate(runs):
@@ -66,13 +75,14 @@ def run_experiment(
             failed.append({**name, "why": outcome})
         else:
             cells.append({**name, **outcome})
-    result = make_result(experiment, cells, failed)
+    cost = {"cpu_seconds": result["cpu_seconds"]}
+    result = make_result(experiment, cells, failed) | cost
     write_file(path, as_json(result))
     write_page(experiment, result, output, stem)
     return result
 
 
-def make_measure(experiment: Experiment, output: Path) -> Callable[[Job], Sequence[Outcome]]:
+def make_measure(experiment: Experiment, output: Path) -> Callable[[Job], Measured]:
     """Returns a function that measures some runs in this process.
 
     Args:
@@ -87,7 +97,11 @@ def make_measure(experiment: Experiment, output: Path) -> Callable[[Job], Sequen
         except FailedRunError as error:
             return str(error)
 
-    return lambda job: [measure(number) for number in job]
+    def work(job: Job) -> Measured:
+        started = time.process_time()
+        return [measure(number) for number in job], time.process_time() - started
+
+    return work
 
 
 def _require_grown(before: Experiment, now: Experiment, path: Path) -> None:

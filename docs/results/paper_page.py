@@ -1,51 +1,52 @@
 """Writes the page on the paper's figures: `python docs/results/paper_page.py`.
 
-Its rows are in `paper.yaml`: claims of the paper, the experiments that answer them, and verdicts in
-words. All figures are read from the experiments' stored results.
+Its rows are in `paper.yaml`: claims of the paper, the experiments that answer them, verdicts and
+conclusions in words. All figures of ours are read from the experiments' stored results.
 """
 
-import argparse
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
+import jinja2
 import pydantic
 
-from fleet_tools.baselines.experiments.form import Experiment
-from fleet_tools.baselines.experiments.page import table_of
-from fleet_tools.baselines.experiments.result import Row, read_result
+from fleet_tools.baselines.experiments.form import Experiment, label, merged
+from fleet_tools.baselines.experiments.page import grid, table_of
+from fleet_tools.baselines.experiments.result import read_result
 from fleet_tools.config.values import Value, by_dotted_keys, load_yaml
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, require_name
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-ROWS, PAGE = HERE / "paper.yaml", HERE / "paper.md"
+ROWS, PAGE, TEMPLATE = (HERE / f"paper.{suffix}" for suffix in ("yaml", "md", "md.jinja"))
 
 _NUMBER = re.compile(r"(?<![\w-])\d|%")
 """A number that stands alone; "MT10" and "4a" are names."""
 
-_UNITS = {"success": "success", "fine_tuned": "after fine-tuning", "bytes": "MB of MB of data"}
-"""How measures are called in cells; others are by themselves."""
+_SIZES = (
+    "robots", "models", "agents", "split.alpha", "alpha", "participation", "network", "examples",
+    "episodes", "training.epochs", "training.batch_size", "merge_every",
+)  # fmt: skip
+"""Keys of an experiment's base that are sizes."""
+_CALLED = {"bytes": "MB of MB of data", "of_norms": "difference of norms", "last": "return",
+           "fine_tuned": "success after fine-tuning"}  # fmt: skip
+"""Names of measures in the first table; others have their own."""
 
-_SIZES = {
-    "robots": "{} robots",
-    "models": "{} networks",
-    "agents": "{} agents",
-    "network": "{}",
-    "examples": "{} examples",
-    "episodes": "{} episodes",
-    "training.epochs": "{} epochs",
-    "merge_every": "a merge every {} epochs",
-}
-"""How sizes are written, by keys of an experiment's base."""
+
+def _name(key: str) -> str:
+    return key.split(".")[-1].replace("_", " ")
+
+
+_NAMES = (*dict.fromkeys(map(_name, _SIZES)), "data", "tasks", "scenes", "seeds", "cost")
+"""Names of sizes."""
 
 
 def _without_numbers(words: str) -> str:
     if found := _NUMBER.search(words):
-        raise ValueError(
-            f"figures are read from results, and not written by hand; found {found[0]!r}"
-        )
+        raise ValueError(f"figures are read from results, not written by hand; found {found[0]!r}")
     return words
 
 
@@ -61,12 +62,19 @@ class Shown(Value):
         arms: Titles of the lines, by the name of an arm or a reference.
         measures: Names of what is shown, see `experiments.result`.
         values: Labels of the values that are shown; all if None.
+        first: Arms of the first table, which shows the first measure and value.
     """
 
     experiment: str
     arms: Annotated[dict[str, str], pydantic.Field(min_length=1)]
     measures: tuple[str, ...] = ("success",)
     values: tuple[str, ...] | None = None
+    first: tuple[str, ...] = ()
+
+    @property
+    def link(self) -> str:
+        """Link to the experiment's file."""
+        return f"[{self.experiment.removeprefix('experiments/')}](../../{self.experiment}.yaml)"
 
 
 class PaperRow(Value):
@@ -74,39 +82,53 @@ class PaperRow(Value):
 
     Attributes:
         figure: Its number, or a title.
-        says: The paper's claim.
-        size: Size of the paper's experiment.
+        claim: The paper's claim.
+        says: More about the claim.
+        size: Sizes of the paper's experiment, by `_NAMES`.
         shown: Our figures.
         verdict: None until it is judged. Only what no experiment asks is "not run".
         why: The verdict's reason; of what was not run, it begins with "because".
     """
 
     figure: str
-    says: str
-    size: str = "not said"
+    claim: str
+    says: str = ""
+    size: dict[str, str] = {}
     shown: tuple[Shown, ...] = ()
     verdict: Literal["holds", "holds in part", "does not hold", "not run"] | None = None
     why: Words = ""
 
     @pydantic.model_validator(mode="after")
     def _is_judged_as_it_was_run(self) -> Self:
-        if (self.verdict == "not run") != (not self.shown):
-            raise ValueError("a row is `not run` if and only if `shown` is empty")
-        if self.verdict == "not run" and not self.why.startswith("because "):
-            raise ValueError("`why` says: because ...")
+        if (self.verdict == "not run") != (not self.shown and self.why.startswith("because ")):
+            raise ValueError("`not run` is a row without `shown`, with `why: because ...`")
         return self
+
+
+class Belief(Value):
+    """A conclusion about the paper.
+
+    Attributes:
+        sentence: The conclusion, in one sentence.
+        rests_on: Figures of the rows on which it rests. Revise it when their verdicts change.
+    """
+
+    sentence: Words
+    rests_on: tuple[str, ...]
 
 
 class PaperRows(Value):
     """The page.
 
     Attributes:
+        lead: Its conclusion.
         rows: Its rows.
-        believe: Conclusions about the paper, a sentence each; none until the experiments have run.
+        believe: Conclusions about the paper.
     """
 
+    lead: Words = ""
     rows: tuple[PaperRow, ...]
-    believe: tuple[Words, ...] = ()
+    believe: tuple[Belief, ...] = ()
 
 
 def page(content: PaperRows, root: Path = ROOT) -> str:
@@ -117,130 +139,119 @@ def page(content: PaperRows, root: Path = ROOT) -> str:
         root: The checkout with the results.
 
     Raises:
-        ConfigError: A row is judged, and no result of it is stored; or a result has no such arm,
-            value or measure.
+        ConfigError: A row is judged, and no result of it is stored; or there is no such experiment,
+            or no figure of a measure.
+        UnknownNameError: There is no such arm, value, size or row.
     """
-    rows = [_line(each, root) for each in content.rows]
-    lines = [
-        "# The paper, figure by figure",
-        "",
-        "**Networks that learned apart merge into one with most of the skills, in one round and "
-        "without data. Alignment by permutations is not enough for this.** The last column has "
-        "the verdict on each figure and claim.",
-        "",
-        "- **Held** in [What we found](findings.md): such merges work, also for recurrent "
-        "networks. Merging often from a common start works.",
-        "- **Did not hold:** in one merge of robots that hardly share a task, Git Re-Basin and "
-        "Fleet-Merge solve next to nothing. As many gradients of the weights do far better.",
-        "- **Changed the question:** an ensemble is cheaper than any merge. Merge to one size for "
-        "robots that cannot run five networks.",
-        "",
-        "`fleet-tools reproduce paper/4a` makes a figure again. "
-        "`python docs/results/paper_page.py` writes this page from stored results and from "
-        "verdicts in `paper.yaml`.",
-        "",
-        "Success rates have 95% intervals over training runs and scenes. Other figures are "
-        "medians, with the lowest and the highest. Megabytes count all transfers between robots "
-        "and server, beside the size of the robots' data. Robots begin with different weights, "
-        "unless a row says `common start`. Figures of the paper without a row show no result.",
-        "",
-        _cells("figure", "the paper", "here", "size here", "size in the paper", "verdict"),
-        _cells(*["---"] * 6),
-        *rows,
-    ]
-    if content.believe:
-        lines += ["", "## What to believe of the paper", "", " ".join(content.believe)]
-    return "\n".join(lines) + "\n"
+    for belief in content.believe:
+        for figure in belief.rests_on:
+            require_name("row of a conclusion", figure, [row.figure for row in content.rows])
+    sections = [_section(row, root) for row in content.rows]
+    environment = jinja2.Environment(
+        trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    verdicts = Counter(each["verdict"].partition(",")[0] for each in sections)
+    values = {"content": content, "sections": sections, "verdicts": verdicts, "names": _NAMES}
+    return template.render(values)
 
 
-def _line(row: PaperRow, root: Path) -> str:
-    found = [(each, _stored(root / each.experiment)) for each in row.shown]
-    stored = [(each, *result) for each, result in found if result is not None]
+def _section(row: PaperRow, root: Path) -> dict[str, Any]:
+    """Returns all that the page says about a row."""
+    for name in row.size:
+        require_name(f"size of the row {row.figure!r}", name, _NAMES)
+    stored = []
+    for shown in row.shown:
+        path = root / f"{shown.experiment}.json"
+        if not path.with_suffix(".yaml").is_file():
+            raise ConfigError(f"{path.with_suffix('.yaml')} is no experiment of this checkout.")
+        if not path.is_file():
+            continue
+        experiment, result = read_result(path)
+        for arm in shown.arms:
+            require_name(f"arm of {shown.experiment}", arm, experiment.compared)
+        for value in shown.values or ():
+            require_name(f"value of {shown.experiment}", value, experiment.cases)
+        for arm in shown.first:
+            require_name(f"title of {shown.experiment}", arm, shown.arms)
+        stored.append((shown, experiment, result))
     if row.verdict not in (None, "not run") and not stored:
         raise ConfigError(
-            f"The row {row.figure!r} says {row.verdict!r}, and none of its results is stored. Run "
-            "its experiments first, or leave the verdict out."
+            f"{row.figure!r} is judged, and none of its results is stored. Run its experiments "
+            "first, or leave the verdict out."
         )
-    missing = [_missing(each.experiment) for each, result in found if result is None]
-    here = [_figures(each, experiment, rows) for each, experiment, rows in stored]
-    sizes = [size_of(experiment, rows) for _, experiment, rows in stored]
-    verdict = row.verdict or ("not judged" if stored else "not stored")
-    reason = "" if not row.why else f", {row.why}" if verdict == "not run" else f": {row.why}"
-    return _cells(
-        row.figure,
-        row.says,
-        "<br>".join([*here, *missing]) or "-",
-        "<br>".join(dict.fromkeys(sizes)) or "-",
-        row.size,
-        f"**{verdict}**{reason}",
-    )
-
-
-def _stored(path: Path) -> tuple[Experiment, Sequence[Row]] | None:
-    if not path.with_suffix(".yaml").is_file():
-        raise ConfigError(f"{path}.yaml is no experiment of this checkout.")
-    if not path.with_suffix(".json").is_file():
-        return None
-    experiment, result = read_result(path.with_suffix(".json"))
-    return experiment, result["rows"]
-
-
-def _link(name: str) -> str:
-    return f"[{name.removeprefix('experiments/')}](../../{name}.yaml)"
-
-
-def _missing(name: str) -> str:
-    return f"{_link(name)}: not stored yet"
-
-
-def _figures(shown: Shown, experiment: Experiment, rows: Sequence[Row]) -> str:
-    """Returns the figures of an experiment: a line for each arm and measure."""
-    values = shown.values or tuple(experiment.cases)
-    found = {(row["arm"], row["value"]): row for row in rows}
-    several = f", {experiment.vary or 'case'} {'; '.join(values)}" if len(values) > 1 else ""
-    lines = [f"{_link(shown.experiment)}{several}"]
-    for measure in shown.measures:
-        entry = table_of(measure).entry
-        for arm, label in shown.arms.items():
-            if missing := [value for value in values if (arm, value) not in found]:
-                raise ConfigError(
-                    f"{shown.experiment} has no result of {arm!r} with {', '.join(missing)}; it "
-                    f"has {', '.join(dict.fromkeys(name for name, _ in found))}."
-                )
-            entries = [entry(found[arm, value]) for value in values]
-            if any(entries):
-                called = _UNITS.get(measure, measure.replace("_", " "))
-                lines.append(f"{label}, {called}: {'; '.join(each or '-' for each in entries)}")
-    if len(lines) == 1:
-        raise ConfigError(f"{shown.experiment} has none of {', '.join(shown.measures)}.")
-    return "<br>".join(lines)
-
-
-def size_of(experiment: Experiment, rows: Sequence[Row]) -> str:
-    """Returns how large an experiment is, in words; keys that vary are left out."""
-    keys = {
-        key: value
-        for key, value in by_dotted_keys(experiment.base).items()
-        if key != experiment.vary
+    verdict = row.verdict or ("not judged" if stored else "not stored yet")
+    if verdict == "not run":
+        verdict += f", {row.why}"
+    sizes = {shown.link: sizes_of(*rest) for shown, *rest in stored}
+    return {
+        "row": row,
+        "verdict": verdict,
+        "missing": [each for each in row.shown if each not in [shown for shown, *_ in stored]],
+        "first": [_first(*each) for each in stored if each[0].first],
+        "sizes": {"the paper": row.size, **sizes} if row.size or sizes else {},
+        "tables": [table for each in stored for table in _tables(*each)],
     }
-    sizes = [text.format(keys[key]) for key, text in _SIZES.items() if keys.get(key) is not None]
-    if {"policy.body.layers", "policy.body.width"} <= keys.keys():
-        kind, layers, width = (keys[f"policy.body.{name}"] for name in ("type", "layers", "width"))
-        sizes.append(f"{kind} {layers} x {width}")
-    if tasks := next((row["tasks"] for row in rows if row.get("tasks")), None):
-        scenes = sum(count for _, count in tasks.values())
-        sizes += [f"tasks: {len(tasks)}", f"{scenes} episodes a point"]
-    seeds = max((row["seeds"] for row in rows), default=0)
-    return ", ".join([*sizes, f"seeds: {seeds}"])
 
 
-def _cells(*entries: str) -> str:
-    return f"| {' | '.join(each.replace('|', ' ') for each in entries)} |"
+def _first(shown: Shown, experiment: Experiment, result: Mapping[str, Any]) -> str:
+    """Returns figures for the first table."""
+    measure, value = shown.measures[0], (shown.values or tuple(experiment.cases))[0]
+    place = f"{_name(experiment.vary or '')} {value}" if value[:1].isdigit() else value
+    title = " at ".join(filter(None, [_CALLED.get(measure, _name(measure)), place]))
+    rows = [row for row in result["rows"] if row["value"] == value]
+    found = {row["arm"]: table_of(measure).entry(row) for row in rows}
+    figures = [f"{shown.arms[arm]} {found[arm] or '-'}" for arm in shown.first]
+    return f"{shown.link}, {title}: {'; '.join(figures)}"
+
+
+def _tables(
+    shown: Shown, experiment: Experiment, result: Mapping[str, Any]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yields titles and lines of a table for each measure; bytes stand beside other measures."""
+    values, arms = shown.values or tuple(experiment.cases), experiment.arms
+    rows = [{**row, "bytes": row["arm"] in arms and row.get("bytes")} for row in result["rows"]]
+    found = [row for row in rows if row["value"] in values and row["arm"] in shown.arms]
+    entry = table_of("bytes").entry
+    beside = [(f"MB, {value}", value, entry) for value in values]
+    if len({(row["arm"], entry(row)) for row in found}) == len(shown.arms):
+        beside = [("MB", values[0], entry)]  # the same for all values
+    for measure in [each for each in shown.measures if each != "bytes"] or ["bytes"]:
+        table = table_of(measure)
+        if not any(map(table.entry, found)):
+            raise ConfigError(f"{shown.experiment} has no {measure} of {', '.join(shown.arms)}.")
+        columns = [(value or _name(measure), value, table.entry) for value in values]
+        if measure != "bytes" and "bytes" in shown.measures:
+            columns += beside
+        varies = f", by `{experiment.vary}`" if experiment.vary else ""
+        lines = grid(columns, shown.arms, rows, without_empty=True)
+        yield f"{table.title}{varies} ({shown.link})", lines
+
+
+def sizes_of(experiment: Experiment, result: Mapping[str, Any]) -> dict[str, str]:
+    """Returns how large an experiment is and what it cost, by `_NAMES`."""
+    found: dict[str, dict[str, None]] = {}
+    for case in experiment.cases.values():
+        keys = by_dotted_keys(merged(experiment.base, case))
+        body = [keys.get(f"policy.body.{name}") for name in ("type", "layers", "width")]
+        if None not in body:
+            keys["network"] = "{} {} x {}".format(*body)
+        for key in filter(keys.__contains__, _SIZES):
+            text = "one merge" if keys[key] is None else label(keys[key])
+            found.setdefault(_name(key), {})[text] = None
+    sizes, rows = {name: ", ".join(each) for name, each in found.items()}, result["rows"]
+    if data := rows[0].get("data_at_home"):
+        sizes["data"] = f"{data / 1e6:.1f} MB"
+    sizes["seeds"] = str(max(row["seeds"] for row in rows))
+    sizes["cost"] = f"{sum(row['seeds'] for row in rows)} runs"
+    scenes = [[count for _, count in row["tasks"].values()] for row in rows if row.get("tasks")]
+    if scenes:
+        sizes |= {"tasks": str(len(scenes[0])), "scenes": str(sum(scenes[0]))}
+        sizes["cost"] += f", {sum(map(sum, scenes)):,} episodes"
+    if "cpu_seconds" in result:
+        sizes["cost"] += f", {result['cpu_seconds'] / 3600:.1f} h"
+    return sizes
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Writes the page on the paper's figures.")
-    parser.add_argument("--checkout", type=Path, default=ROOT, help="whose results are shown")
-    parser.add_argument("--output", type=Path, default=PAGE, help="the page")
-    given = parser.parse_args()
-    given.output.write_text(page(load_yaml(PaperRows, ROWS), given.checkout), encoding="utf-8")
+    PAGE.write_text(page(load_yaml(PaperRows, ROWS)), encoding="utf-8")
