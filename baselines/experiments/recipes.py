@@ -21,6 +21,8 @@ from fleet_tools.evaluation.result_folder import RESULT
 from fleet_tools.leaderboard.entries import ENTRY, EntryFile
 
 ENTRIES, EXPERIMENTS, IMAGES = Path("leaderboard/entries"), Path("experiments"), Path("docs/images")
+PARTS = ("", "paper/", "life/")
+"""Folders of experiments with recipes."""
 FIGURES = IMAGES / "findings.yaml"
 TABLE = Path("docs/results/tables/findings.md")
 LINKED = ("experiments", "examples", "docs")
@@ -76,7 +78,7 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
         stored = {each: each for each in (path.relative_to(checkout) for path in folders)}
         recipes[name] = Recipe(name, "entry", tuple(calls), stored)
     folder = checkout / EXPERIMENTS
-    for path in sorted((*folder.glob("*.yaml"), *folder.glob("paper/*.yaml"))):
+    for path in sorted(each for part in PARTS for each in folder.glob(f"{part}*.yaml")):
         file = path.relative_to(checkout)
         name = path.relative_to(folder).with_suffix("").as_posix()
         run = ("fleet-tools", "experiment", str(file), "--output", RUNS)
