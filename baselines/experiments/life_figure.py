@@ -1,10 +1,9 @@
-"""The animated figure of a life: for each method, the matrix of success grows by a month a frame."""
+"""The animated figure of a life: each frame adds a month to the matrices of success."""
 
 import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,17 +17,14 @@ from fleet_tools.baselines.experiments.result import Cell
 from fleet_tools.baselines.federated.life import Arrival, Departure, Life
 from fleet_tools.storage.atomic_files import atomic_write
 
-MOVING = ".webp"
-"""Suffix of animations."""
-
 _MONTH_MS, _LAST_MS = 1200, 5000
 """Time of a frame, and of the last one."""
 
 _CELL, _WIDTH = (0.34, 0.26), 8.0
 """Width and height of a cell, and greatest width of the figure, inches."""
 
-_CELLS = {"cmap": "Blues", "vmin": -0.1, "vmax": 1, "edgecolors": "white", "linewidth": 1}
-"""How cells are drawn; 0% has a tint, too."""
+_RANGE = (-0.1, 1.0)
+"""Success rates of the lightest and the darkest color; 0% has a tint, too."""
 
 _SIGNS = {
     "arrives": ("o", "C1", "black"),
@@ -39,22 +35,40 @@ _SIGNS = {
 """Marker, color and edge of each kind of mark."""
 
 
-class Mark(NamedTuple):
-    """What happens to a robot.
+def save_life(experiment: Experiment, cells: Sequence[Cell], folder: Path, stem: str) -> list[str]:
+    """Draws the animation, and beside it its last frame as PNG.
 
-    Attributes:
-        month: The month, from 1.
-        task: The robot's task.
-        kind: A key of `_SIGNS`.
+    Args:
+        experiment: An experiment with a life.
+        cells: Its measurements.
+        folder: Folder of the files.
+        stem: Name of the experiment.
+
+    Returns:
+        Name of the animation; nothing if no arm has a matrix.
     """
+    if not (matrices := success_by_month(experiment, cells)):
+        return []
+    frames = []
+    for month in range(1, max(map(len, matrices.values())) + 1):
+        file = io.BytesIO()
+        life_figure(experiment, cells, month).savefig(file, dpi=150, format="png")
+        frames.append(Image.open(file).convert("RGB"))
+    times = [*[_MONTH_MS] * (len(frames) - 1), _LAST_MS]
+    options = {"duration": times, "loop": 0, "lossless": True, "method": 6}  # 6: smallest file
+    path = folder / f"{stem}_months.webp"
+    with atomic_write(path) as aside:
+        frames[0].save(aside, save_all=True, append_images=frames[1:], **options)
+    with atomic_write(path.with_suffix(".png")) as aside:
+        frames[-1].save(aside)
+    return [path.name]
 
-    month: int
-    task: str
-    kind: str
 
+def marks(life: Life) -> list[tuple[int, str, str]]:
+    """Returns months, tasks and kinds of events; with the control "without", none of the forgotten.
 
-def marks(life: Life) -> list[Mark]:
-    """Returns the marks of a life; with the control "without", none of forgotten robots."""
+    Kinds are the keys of `_SIGNS`.
+    """
     forgotten = {stay.arrivals for stay in life.stays() if stay.forgotten is not None}
     here: dict[str, str | None] = {}
     found = []
@@ -66,47 +80,8 @@ def marks(life: Life) -> list[Mark]:
         elif isinstance(event, Departure) and event.forget:
             kind = "is forgotten"
         if (task := here[event.robot]) is not None:
-            found.append(Mark(event.month, task, kind))
+            found.append((event.month, task, kind))
     return found
-
-
-def last_frame(path: str) -> str:
-    """Returns the path of the last frame of an animation."""
-    return f"{path.removesuffix(MOVING)}.png"
-
-
-def save_life(
-    experiment: Experiment, cells: Sequence[Cell], folder: Path, stem: str
-) -> list[str]:
-    """Draws the animation and its last frame; returns the animation's name, if there is a matrix.
-
-    Args:
-        experiment: An experiment with a life.
-        cells: Its measurements.
-        folder: Folder of the files.
-        stem: Name of the experiment.
-    """
-    if not (frames := life_frames(experiment, cells)):
-        return []
-    name = f"{stem}_months{MOVING}"
-    times = [*[_MONTH_MS] * (len(frames) - 1), _LAST_MS]
-    with atomic_write(folder / name) as aside:
-        options = {"duration": times, "loop": 0, "lossless": True, "method": 6}  # 6: smallest file
-        frames[0].save(aside, save_all=True, append_images=frames[1:], **options)
-    with atomic_write(folder / last_frame(name)) as aside:
-        frames[-1].save(aside)
-    return [name]
-
-
-def life_frames(experiment: Experiment, cells: Sequence[Cell]) -> list[Image.Image]:
-    """Returns the frames of the animation, one for each month; none without a matrix."""
-    months = max(map(len, success_by_month(experiment, cells).values()), default=0)
-    frames = []
-    for month in range(1, months + 1):
-        file = io.BytesIO()
-        life_figure(experiment, cells, month).savefig(file, dpi=150, format="png")
-        frames.append(Image.open(file).convert("RGB"))
-    return frames
 
 
 def life_figure(experiment: Experiment, cells: Sequence[Cell], month: int) -> Figure:
@@ -141,20 +116,22 @@ def life_figure(experiment: Experiment, cells: Sequence[Cell], month: int) -> Fi
 
 def _draw(axes: Axes, life: Life, matrix: Sequence[Rates], month: int) -> None:
     """Draws a matrix up to a month; a task without a robot in this month has a gray name."""
-    tasks, drawn = list(matrix[0]), [list(each.values()) for each in matrix[:month]]
-    axes.pcolormesh(np.array(drawn), **_CELLS)
+    tasks, numbers = list(matrix[0]), [str(number) for number in range(1, len(matrix) + 1)]
+    drawn = [list(each.values()) for each in matrix[:month]]
+    low, high = _RANGE
+    axes.pcolormesh(drawn, cmap="Blues", vmin=low, vmax=high, edgecolors="white", linewidth=1)
     axes.set(xlim=(0, len(tasks)), ylim=(len(matrix), 0), facecolor="0.95")
     for y, x in np.ndindex(len(drawn), len(tasks)):
         color = "white" if drawn[y][x] > 0.6 else "black"
         text = f"{100 * drawn[y][x]:.0f}"
         axes.text(x + 0.5, y + 0.55, text, color=color, fontsize=7, ha="center", va="center")
-    for each in marks(life):
-        if each.month <= month and each.task in tasks:
-            marker, color, edge = _SIGNS[each.kind]
-            place = tasks.index(each.task) + 0.15, each.month - 0.82
+    for since, task, kind in marks(life):
+        if since <= month and task in tasks:
+            marker, color, edge = _SIGNS[kind]
+            place = tasks.index(task) + 0.15, since - 0.82
             axes.plot(*place, marker, color=color, mec=edge, markersize=6, mew=0.7)
-    axes.set_yticks(np.arange(len(matrix)) + 0.5, range(1, len(matrix) + 1), fontsize=7)
-    axes.set_xticks(np.arange(len(tasks)) + 0.5, tasks, fontsize=7, rotation=90)
+    axes.set_yticks([k + 0.5 for k in range(len(matrix))], numbers, fontsize=7)
+    axes.set_xticks([k + 0.5 for k in range(len(tasks))], tasks, fontsize=7, rotation=90)
     arrivals = dict(life.arrivals())
     here = {arrivals[n].task for s in life.stays() for n in s.arrivals if month in s.rounds}
     for label in axes.get_xticklabels():

@@ -9,7 +9,6 @@ from urllib.parse import quote
 from fleet_tools.baselines.experiments.figures import save_figures
 from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.life import MEASURES, success_by_month
-from fleet_tools.baselines.experiments.life_figure import MOVING, last_frame
 from fleet_tools.baselines.experiments.result import Row
 from fleet_tools.baselines.experiments.success import with_comparisons
 from fleet_tools.storage.atomic_files import write_file
@@ -77,10 +76,11 @@ def markdown_page(
 
 def _figure(path: str, text: str) -> str:
     """Returns a figure; of an animation, readers who prefer reduced motion see the last frame."""
-    if not path.endswith(MOVING):
+    still = path.replace(".webp", ".png")
+    if path == still:
         return f"![{text}]({path})"
-    still = f'media="(prefers-reduced-motion: reduce)" srcset="{last_frame(path)}"'
-    return f'<picture><source {still}><img src="{path}" alt="{text}"></picture>'
+    reduced = f'media="(prefers-reduced-motion: reduce)" srcset="{still}"'
+    return f'<picture><source {reduced}><img src="{path}" alt="{text}"></picture>'
 
 
 def _lines(experiment: Experiment, rows: Sequence[Row], table: Table) -> list[str]:
