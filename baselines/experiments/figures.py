@@ -51,8 +51,8 @@ def save_figures(
     """Draws the figures of a result, and returns the names of the files.
 
     Lines have a row of panels for each measure, and a column for each value. Otherwise there are
-    figures of the measures by value, and of success rates or losses over transferred bytes. A life
-    has an animation, see `life_figure`.
+    figures of the measures by value, and of success rates or losses over transferred bytes. Instead
+    of the last, a life has an animation by month, see `life_figure`.
 
     Args:
         experiment: The experiment.
@@ -66,7 +66,7 @@ def save_figures(
             figures[f"{stem}.png"] = _line_figure(experiment, result["cells"])
         else:
             figures[f"{stem}.png"] = _value_figure(experiment, rows)
-            if any(row.get("curve") for row in rows):
+            if experiment.life is None and any(row.get("curve") for row in rows):
                 figures[f"{stem}_bytes.png"] = _byte_figure(experiment, rows)
         for name, figure in figures.items():
             with atomic_write(folder / name) as aside:
