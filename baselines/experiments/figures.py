@@ -18,6 +18,7 @@ from matplotlib.ticker import (
 
 from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.life import MEASURES
+from fleet_tools.baselines.experiments.life_figure import save_life
 from fleet_tools.baselines.experiments.result import Row
 from fleet_tools.storage.atomic_files import atomic_write
 
@@ -50,7 +51,8 @@ def save_figures(
     """Draws the figures of a result, and returns the names of the files.
 
     Lines have a row of panels for each measure, and a column for each value. Otherwise there are
-    figures of the measures by value, and of success rates or losses over transferred bytes.
+    figures of the measures by value, and of success rates or losses over transferred bytes. Instead
+    of the last, a life has an animation by month, see `life_figure`.
 
     Args:
         experiment: The experiment.
@@ -64,12 +66,14 @@ def save_figures(
             figures[f"{stem}.png"] = _line_figure(experiment, result["cells"])
         else:
             figures[f"{stem}.png"] = _value_figure(experiment, rows)
-            if any(row.get("curve") for row in rows):
+            if experiment.life is None and any(row.get("curve") for row in rows):
                 figures[f"{stem}_bytes.png"] = _byte_figure(experiment, rows)
         for name, figure in figures.items():
             with atomic_write(folder / name) as aside:
                 figure.savefig(aside, dpi=150, format="png")
-    return list(figures)
+        has_life = experiment.life is not None
+        animation = save_life(experiment, result["cells"], folder, stem) if has_life else []
+    return [*animation, *figures]
 
 
 def set_scale(axes: Axes, measure: str, horizontal: bool = False) -> None:

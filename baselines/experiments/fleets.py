@@ -156,7 +156,9 @@ class Fleets:
         own = {name: run.keys.get(name) for name in (BUDGET, RAW_DATA)}
         held = parse(_Held, own, f"The arm {run.title}")
         lines, aligner = self._experiment.lines, None
-        public: Any = run.keys.get("public", ()) if run.keys.get("backbone") else ()
+        # In a life, public data are of the fleet's tasks, which the matrix has already.
+        has_former = run.keys.get("backbone") and self._experiment.life is None
+        public: Any = run.keys.get("public", ()) if has_former else ()
         if run.is_reference:
             held = _Held()
             config = run.parsed(FleetConfig, **seeded, method="naive_average")

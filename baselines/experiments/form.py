@@ -122,6 +122,10 @@ class Experiment(Value):
         """Names of the arms and references."""
         return (*self.arms, *self.references)
 
+    def title(self, arm: str, value: str) -> str:
+        """Returns the name of an arm, with its value if there are several."""
+        return f"{arm}, {value}" if len(self.cases) > 1 else arm
+
 
 def label(value: pydantic.JsonValue) -> str:
     """Returns a value as text of tables and figures."""

@@ -1,10 +1,14 @@
 """Measures of a life: loss of old skills, gain of new robots, and attacks on forgotten ones."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from fleet_tools.baselines.experiments.form import Experiment, merged
 from fleet_tools.baselines.experiments.success import rates_by_task
+from fleet_tools.baselines.federated.life import Life
+from fleet_tools.config.values import parse
 
 MEASURES = {
     "backward": ("Backward transfer: success at the end less that after the first month", ".1%"),
@@ -24,6 +28,44 @@ MEASURES = {
 
 Rates = Mapping[str, float]
 """Success rates by task."""
+
+
+def life_of(experiment: Experiment, arm: str, value: str) -> Life:
+    """Returns the life of an arm, or of the fleet that a reference is compared to.
+
+    Args:
+        experiment: An experiment with a life.
+        arm: Name of the arm or the reference.
+        value: Label of the value.
+    """
+    assert experiment.life is not None
+    keys = merged({"life": experiment.life.model_dump(mode="json")}, experiment.cases[value])
+    keys = merged(keys, experiment.arms.get(arm, {}))
+    return parse(Life, keys["life"], f"The life of {arm}")
+
+
+def success_by_month(
+    experiment: Experiment, cells: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, str], list[Rates]]:
+    """Returns the matrix of success rates of each arm and value, a row for each month.
+
+    Rates are means over seeds. Arms with one month, and months without rollouts, have no matrix.
+
+    Args:
+        experiment: The experiment.
+        cells: Its measurements.
+    """
+    found = {}
+    for place in itertools.product(experiment.compared, experiment.cases):
+        own = (each for each in cells if (each["arm"], each["value"]) == place)
+        curves = [each["curve"] for each in own if each.get("curve")]
+        months = [[point["success"] for point in each] for each in zip(*curves, strict=True)]
+        if len(months) > 1 and all(all(seeds) for seeds in months):
+            found[place] = [
+                {task: fmean(fmean(each[task][0]) for each in seeds) for task in sorted(seeds[0])}
+                for seeds in months
+            ]
+    return found
 
 
 def life_measures(report: Mapping[str, Any]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fleet_tools.baselines.experiments.figures import save_figures
 from fleet_tools.baselines.experiments.form import Experiment
-from fleet_tools.baselines.experiments.life import MEASURES
+from fleet_tools.baselines.experiments.life import MEASURES, success_by_month
 from fleet_tools.baselines.experiments.result import Row
 from fleet_tools.baselines.experiments.success import with_comparisons
 from fleet_tools.storage.atomic_files import write_file
@@ -70,8 +70,17 @@ def markdown_page(
         lines += _months(experiment, result["cells"])
     lines += _failures(result)
     for name in figures:
-        lines += ["", f"![Results of {stem}]({quote(name)})"]
+        lines += ["", _figure(quote(name), f"Results of {stem}")]
     return "\n".join(lines) + "\n"
+
+
+def _figure(path: str, text: str) -> str:
+    """Returns a figure; of an animation, readers who prefer reduced motion see the last frame."""
+    still = path.replace(".webp", ".png")
+    if path == still:
+        return f"![{text}]({path})"
+    reduced = f'media="(prefers-reduced-motion: reduce)" srcset="{still}"'
+    return f'<picture><source {reduced}><img src="{path}" alt="{text}"></picture>'
 
 
 def _lines(experiment: Experiment, rows: Sequence[Row], table: Table) -> list[str]:
@@ -180,11 +189,7 @@ def _task_table(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
 
     Rows are the tasks or the policies, by the larger number; rows without counts are left out.
     """
-    several = len(experiment.cases) > 1
-    counts = {
-        f"{row['arm']}, {row['value']}" if several else row["arm"]: row.get("tasks") or {}
-        for row in rows
-    }
+    counts = {experiment.title(row["arm"], row["value"]): row.get("tasks") or {} for row in rows}
     tasks = sorted({task for each in counts.values() for task in each})
     if len(tasks) < 2:
         return []
@@ -205,18 +210,11 @@ def _task_table(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
 def _months(experiment: Experiment, cells: Sequence[Row]) -> list[str]:
     """Returns a table of success rates by month and task for each arm, the means of its seeds."""
     lines: list[str] = []
-    for arm in experiment.compared:
-        curves = [cell["curve"] for cell in cells if cell["arm"] == arm and cell.get("curve")]
-        months = [[point["success"] for point in each] for each in zip(*curves, strict=True)]
-        if len(months) < 2 or not all(all(each) for each in months):
-            continue
-        tasks = sorted(months[0][0])
-        lines += ["", f"## Success by month: {arm}", "", _table_row(["month", *tasks])]
-        lines.append(_table_row(["---"] * (1 + len(tasks))))
-        for number, seeds in enumerate(months, 1):
-            means = (sum(sum(s[task][0]) / len(s[task][0]) for s in seeds) for task in tasks)
-            shown = [f"{mean / len(seeds):.0%}" for mean in means]
-            lines.append(_table_row([str(number), *shown]))
+    for (arm, value), months in success_by_month(experiment, cells).items():
+        lines += ["", f"## Success by month: {experiment.title(arm, value)}", ""]
+        lines += [_table_row(["month", *months[0]]), _table_row(["---"] * (1 + len(months[0])))]
+        for number, rates in enumerate(months, 1):
+            lines.append(_table_row([str(number), *(f"{rate:.0%}" for rate in rates.values())]))
     return lines
 
 

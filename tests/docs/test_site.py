@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
 
 from notebook_files import to_ipynb
+from PIL import Image
 from support.pages import DOCS, NOTEBOOKS, PAGES
 from support.processes import ROOT, run_command
 
@@ -184,8 +185,9 @@ def test_llms_txt_has_pages_in_order_sections_for_folders_and_whole_sentences():
 
 def test_figures_of_an_experiment_come_first_and_its_tables_lose_nothing():
     page = "# x\n\nA ([experiment](x.yaml)).\n\n## Rate\n\n| a |\n| --- |\n| 1 |\n\n![F](x.png)\n"
+    page += '\n<picture><source srcset="x_months.png"><img src="x_months.webp" alt="G"></picture>\n'
     figures, tables = parts(page)
-    assert figures == [("F", "x.png")]
+    assert figures == [("F", "x.png"), ("G", "x_months.webp")]
     assert tables == "**Rate**\n\n| a |\n| --- |\n| 1 |"
     for file in sorted((ROOT / "experiments").glob("*.md")):
         text = file.read_text(encoding="utf-8")
@@ -193,7 +195,37 @@ def test_figures_of_an_experiment_come_first_and_its_tables_lose_nothing():
             figures, tables = parts(text)
             rows = [line for line in text.splitlines() if line.startswith("|")]
             assert [line for line in tables.splitlines() if line.startswith("|")] == rows
-            assert len(figures) == text.count("![")
+            assert len(figures) == text.count("![") + text.count("<picture>")
+
+
+def test_animations_have_a_still_and_missing_results_are_named(tmp_path):
+    (tmp_path / "x.yaml").touch()
+    for name in ("y_months.webp", "y_months.png"):
+        Image.new("RGB", (1, 1)).save(tmp_path / name)
+    moving = '<picture><source srcset="y_months.png"><img src="y_months.webp" alt="G"></picture>'
+    (tmp_path / "y.md").write_text(f"# y\n\n([experiment](y.yaml)).\n\n{moving}\n")
+    blocks = [f"```{{experiment}} {name}.md\n```\n" for name in "xy"]
+    (tmp_path / "index.md").write_text("\n".join(["# Page\n", *blocks]))
+    (tmp_path / "conf.py").write_text(
+        f"import sys; sys.path.insert(0, {str(DOCS / '_extensions')!r})\n"
+        'extensions, exclude_patterns = ["myst_parser", "experiment_pages"], ["y.md"]\n'
+        'myst_enable_extensions = ["attrs_inline"]\n'
+    )
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", str(tmp_path), str(tmp_path / "site")]
+    built = run_command(*command)
+    assert built.returncode == 0, built.stderr
+    text = (tmp_path / "site" / "index.html").read_text()
+    assert re.search(r"results of <code.*>x<.*> are not stored yet", text)
+    assert re.findall(r'class="(moving|still)" src="_images/(.*?)"', text) == [
+        ("moving", "y_months.webp"),
+        ("still", "y_months.png"),
+    ]
+
+
+def test_the_life_of_a_fleet_has_a_conclusion_once_its_result_is_stored():
+    first = (DOCS / "results" / "life.md").read_text().splitlines()[2]
+    is_stored = (ROOT / "experiments/life/six_tools.json").exists()
+    assert ("not stored yet" in first) != is_stored
 
 
 def test_formulas_are_mathml():

@@ -13,6 +13,7 @@ pytest.importorskip("safetensors")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from support.collected import ONE_PAIR, options, write_quick_task
 from support.experiment_cases import result_in, run
 from support.fleet_cases import config_of, local, run_rounds, same
@@ -108,6 +109,38 @@ def test_every_method_and_control_is_measured_in_new_and_in_former_tasks(world, 
         assert sent == pytest.approx(other, rel=0.05)
         assert sent[0] > 1.5 * sent[1] > 1.5 * sent[2] > 0
     assert "tasks of the backbone" in (tmp_path / "out/small.md").read_text()
+
+
+def test_robots_of_a_life_answer_about_a_backbone_and_their_months_are_drawn(world, tmp_path):
+    events = [
+        {"month": 1, "robot": "ann", "type": "arrives", "task": "quick", "episodes": 2},
+        {"month": 2, "robot": "bob", "type": "arrives", "task": "quick", "episodes": 2},
+        {"month": 3, "robot": "ann", "type": "leaves", "forget": True},
+    ]
+    frozen = {"method": "naive_average", "frozen": True}
+    base = base_of(world, rollouts=1)
+    del base["robots"], base["split"]
+    changes = {
+        **{"vary": None, "values": {"": {}}, "references": [], "seeds": 1, "base": base},
+        "life": {"months": 3, "events": events},
+        "arms": {
+            "analytic": frozen | {"last_method": "head_refit", "last_options": {"of": "base"}},
+            "alone": frozen | {"last_method": "naive_average", "life.control": "joint"},
+        },
+    }
+    assert run(tmp_path, Path(world["private"]), **changes) == 0
+    result = result_in(tmp_path)
+    assert not result["failed"]
+    cells = {each["arm"]: each for each in result["cells"]}
+    assert [len(cells[arm]["curve"]) for arm in ("analytic", "alone")] == [3, 1]
+    assert cells["alone"]["bytes"] == 0 < cells["analytic"]["bytes"]
+    backbone = load_checkpoint(world["checkpoint"]).weights
+    months = list((tmp_path / "out").glob("*/months/*.safetensors"))
+    unchanged = [same(backbone, load_checkpoint(path).weights) for path in months]
+    assert len(months) == 4 and sum(unchanged) == 1  # that of `alone`
+    with Image.open(tmp_path / "out/small_months.webp") as animation:
+        assert getattr(animation, "n_frames", 1) == 3
+    assert "small_months.webp" in (tmp_path / "out/small.md").read_text()
 
 
 def test_robots_begin_with_the_backbone_and_scale_as_it_does(world) -> None:

@@ -12,13 +12,16 @@ pytest.importorskip("safetensors")
 
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.collections import QuadMesh
+from PIL import Image, ImageSequence
 from support.experiment_cases import content_of, result_in
 from support.fleet_cases import write_data
 
 from fleet_tools.baselines import experiment as program
 from fleet_tools.baselines.experiments.fleets import ToolUse
 from fleet_tools.baselines.experiments.form import Experiment, planned_runs
-from fleet_tools.baselines.experiments.life import life_measures
+from fleet_tools.baselines.experiments.life import life_measures, life_of
+from fleet_tools.baselines.experiments.life_figure import life_figure, marks, save_life
 from fleet_tools.baselines.experiments.page import markdown_page
 from fleet_tools.config.values import parse
 from fleet_tools.utils.statistics import auc
@@ -146,21 +149,81 @@ def test_an_experiment_runs_its_lives_and_resumes(data: Path, tmp_path: Path) ->
     assert result_in(tmp_path) == result
 
 
-def test_the_page_has_the_matrix_of_success(data: Path) -> None:
-    experiment = parse(Experiment, content(data, references=[]), "The test")
+def drawn(data: Path, matrix: np.ndarray, **changes: Any) -> tuple[Experiment, list[Any]]:
+    """Returns an experiment, and cells with successes of its first two arms.
+
+    Args:
+        data: Its data.
+        matrix: (months, tasks, scenes): 1 for a success.
+        changes: Changed keys of the experiment.
+    """
+    experiment = parse(Experiment, content(data, references=[], **changes), "The test")
     curve = [
-        {"success": {"a": [[1, 0]], "b": [[0, 0]]}},
-        {"success": {"a": [[1, 1]], "b": [[1, 0]]}},
+        {"success": {name: [scenes] for name, scenes in zip("ab", month, strict=True)}}
+        for month in matrix.tolist()
     ]
-    cells = [{"arm": "gate", "value": "", "seed": 0, "curve": curve}]
-    page = markdown_page(experiment, {"rows": [], "cells": cells, "failed": []}, "x", ())
-    table = page[page.index("## Success by month: gate") :].splitlines()
-    assert table[2:6] == [
+    cells = [{"arm": arm, "value": "", "seed": 0, "curve": curve} for arm in ("average", "without")]
+    return experiment, cells
+
+
+MATRIX = np.array([[[1, 0], [0, 0]], [[1, 1], [1, 0]], [[1, 1], [1, 1]]])
+
+
+def test_the_page_has_the_matrix_of_success(data: Path) -> None:
+    experiment, cells = drawn(data, MATRIX)
+    result = {"rows": [], "cells": cells, "failed": []}
+    page = markdown_page(experiment, result, "x", ["x_months.webp"])
+    table = page[page.index("## Success by month: average") :].splitlines()
+    assert table[2:7] == [
         "| month | a | b |",
         "| --- | --- | --- |",
         "| 1 | 50% | 0% |",
         "| 2 | 100% | 50% |",
+        "| 3 | 100% | 100% |",
     ]
+    assert 'srcset="x_months.png"><img src="x_months.webp"' in page
+
+
+def test_the_animation_has_a_frame_for_each_month_and_ends_with_the_still(
+    data: Path, tmp_path: Path
+) -> None:
+    experiment, cells = drawn(data, MATRIX)
+    assert save_life(experiment, cells, tmp_path, "x") == ["x_months.webp"]
+    with Image.open(tmp_path / "x_months.webp") as file:
+        frames = [np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(file)]
+    with Image.open(tmp_path / "x_months.png") as still:
+        np.testing.assert_array_equal(frames[-1], np.asarray(still))
+    assert len(frames) == 3 and len({frame.tobytes() for frame in frames}) == 3
+    assert all((frame[0] == 255).all() for frame in frames)  # a bright card on a dark page
+    assert save_life(experiment, [], tmp_path, "y") == []
+
+
+def test_a_frame_has_the_rows_and_the_marks_of_its_months(data: Path) -> None:
+    events = [
+        {"month": 1, "robot": "eve", "type": "arrives", "task": "a", "episodes": 1},
+        {"month": 1, "robot": "ann", "type": "arrives", "task": "b", "episodes": 1},
+        {"month": 2, "robot": "eve", "type": "is_away"},
+        {"month": 3, "robot": "ann", "type": "leaves", "forget": True},
+        {"month": 3, "robot": "eve", "type": "leaves"},
+    ]
+    experiment, cells = drawn(data, MATRIX, life={"months": 3, "events": events})
+    lives = [life_of(experiment, arm, "") for arm in ("average", "without")]
+    of_eve = [(1, "a", "arrives"), (2, "a", "is away"), (3, "a", "leaves")]
+    of_ann = [(1, "b", "arrives"), (3, "b", "is forgotten")]
+    assert [sorted(marks(life)) for life in lives] == [sorted(of_eve + of_ann), of_eve]
+    for month in (1, 2, 3):
+        average, without = life_figure(experiment, cells, month).axes
+        for axes, expected in ((average, of_eve + of_ann), (without, of_eve)):
+            (mesh,) = (each for each in axes.collections if isinstance(each, QuadMesh))
+            np.testing.assert_array_equal(mesh.get_array(), MATRIX.mean(2)[:month])
+            places = [np.floor(np.ravel(line.get_xydata())) for line in axes.get_lines()]
+            assert sorted((int(y) + 1, "ab"[int(x)]) for x, y in places) == sorted(
+                each[:2] for each in expected if each[0] <= month
+            )
+            here = {1: ["a", "b"], 2: ["b"], 3: []}[month]  # without ann, nobody has b
+            colors = {label.get_text(): label.get_color() for label in axes.get_xticklabels()}
+            black = [name for name, color in colors.items() if color == "black"]
+            assert black == [name for name in here if axes is average or name == "a"]
 
 
 def test_a_missing_task_is_an_error_with_its_line(data: Path, tmp_path: Path, capsys: Any) -> None:

@@ -120,8 +120,8 @@ def test_stored_results_are_of_their_experiment_complete_and_as_pages_show(path)
     if result["cells"]:
         again = make_result(stored, result["cells"])["rows"]
         assert json.loads(json.dumps(again)) == result["rows"]
-    figures = [name for name in (f"{path.stem}.png", f"{path.stem}_bytes.png")
-               if path.with_name(name).exists()]  # fmt: skip
+    drawn = (f"{path.stem}{each}" for each in ("_months.webp", ".png", "_bytes.png"))
+    figures = [name for name in drawn if path.with_name(name).exists()]
     assert path.with_suffix(".md").read_text() == markdown_page(
         experiment, result, path.stem, figures
     )

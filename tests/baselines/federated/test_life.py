@@ -39,7 +39,7 @@ from fleet_tools.baselines.federated.record import KEPT, MONTHS, FleetWriter, lo
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.baselines.fleet import main
-from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError
@@ -63,6 +63,10 @@ ANALYTIC: dict[str, Any] = {
     **{"frozen": True, "last_method": "head_refit", "last_options": {"of": "base"}},
 }
 GATE: dict[str, Any] = {"last_method": "density_gated_ensemble"}
+DISTILLATION: dict[str, Any] = {
+    **SHARED,
+    **{"last_method": "distillation", "last_options": {"mixtures": 2, "states": 99, "steps": 9}},
+}
 
 
 @pytest.fixture(scope="module", name="data")
@@ -180,8 +184,21 @@ def test_sums_without_a_robot_are_the_sums_of_the_others(
     )
 
 
-@pytest.mark.parametrize("arm", [ANALYTIC, GATE], ids=["analytic", "gate"])
-def test_a_forgotten_robot_leaves_no_trace(data: Path, tmp_path: Path, arm: dict[str, Any]) -> None:
+@pytest.fixture(scope="module", name="backbone")
+def _backbone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    blueprint, path = alive(data).blueprint, tmp_path_factory.mktemp("backbone") / "b.safetensors"
+    save_checkpoint(path, Checkpoint(blueprint, blueprint.create(7).state_dict()))
+    return path
+
+
+@pytest.mark.parametrize("name", ["analytic", "backbone", "gate", "distillation"])
+def test_a_forgotten_robot_leaves_no_trace(
+    data: Path, backbone: Path, tmp_path: Path, name: str
+) -> None:
+    own = {"backbone": {"checkpoint": str(backbone), "tuned": "head"}}
+    arm = {"backbone": ANALYTIC | own, "gate": GATE, "distillation": DISTILLATION}.get(
+        name, ANALYTIC
+    )
     report = lived(tmp_path / "with", alive(data, **arm))
     lived(tmp_path / "without", alive(data, life_of(control="without"), **arm))
     one, other = (policy_of(tmp_path / name, 4) for name in ("with", "without"))
@@ -191,6 +208,10 @@ def test_a_forgotten_robot_leaves_no_trace(data: Path, tmp_path: Path, arm: dict
     assert list(load_progress(tmp_path / "with").robot_weights) == [0, 2]
     (entry,) = report["life"]["forgotten"]
     assert entry["robot"] == 1 and entry["month"] == 3 and entry["after"] == entry["end"]
+    if name == "backbone":  # only the last layer is fitted
+        before, last = load_checkpoint(backbone).weights, alive(data).affine_maps[-1].name
+        fitted = {key for key in before if not torch.equal(before[key], one.weights[key])}
+        assert {key.rpartition(".")[0] for key in fitted} == {last}
 
 
 def test_answers_are_asked_for_once_and_the_absent_still_count(data: Path, tmp_path: Path) -> None:
