@@ -128,8 +128,8 @@ def _draw(axes: Axes, life: Life, matrix: Sequence[Rates], month: int) -> None:
     for since, task, kind in marks(life):
         if since <= month and task in tasks:
             marker, color, edge = _SIGNS[kind]
-            place = tasks.index(task) + 0.15, since - 0.82
-            axes.plot(*place, marker, color=color, mec=edge, markersize=6, mew=0.7)
+            x = tasks.index(task) + (0.15 if kind == "arrives" else 0.85)
+            axes.plot(x, since - 0.82, marker, color=color, mec=edge, markersize=6, mew=0.7)
     axes.set_yticks([k + 0.5 for k in range(len(matrix))], numbers, fontsize=7)
     axes.set_xticks([k + 0.5 for k in range(len(tasks))], tasks, fontsize=7, rotation=90)
     arrivals = dict(life.arrivals())
