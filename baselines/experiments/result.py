@@ -3,8 +3,6 @@
 A result is one JSON file. "experiment" is the experiment. "cells" has the measurements of each
 "arm", "value" and "seed" (see `ExperimentArena.measure`). "rows" has them over the seeds of each
 arm and value, with comparisons of success rates. "failed" has the runs that failed, and "why".
-"cpu_seconds" is the time that training, merges and evaluations took in all calls of the program.
-Results of another experiment in the same folder, such as trained policies, cost nothing.
 Rows of older experiments, which did not store single runs, have no cells.
 """
 
@@ -150,8 +148,6 @@ def as_json(result: Mapping[str, Any]) -> str:
     for name in ("rows", "cells", "failed"):
         each = ",\n  ".join(map(json.dumps, result[name]))
         lines.append(f'"{name}": [\n  {each}\n ]' if result[name] else f'"{name}": []')
-    if "cpu_seconds" in result:  # older results have none
-        lines.append(f'"cpu_seconds": {result["cpu_seconds"]}')
     return "{\n " + ",\n ".join(lines) + "\n}\n"
 
 

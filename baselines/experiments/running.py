@@ -1,7 +1,6 @@
 """Runs the missing cells of an experiment, and writes its result, its page and its figures."""
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,9 +21,6 @@ Job = tuple[int, ...]
 
 Outcome = dict[str, Any] | str
 """Measurements of a run, or the reason of its failure."""
-
-Measured = tuple[Sequence[Outcome], float]
-"""Outcomes of a job, and the CPU time that it took, s."""
 
 
 def run_experiment(
@@ -49,23 +45,18 @@ def run_experiment(
         groups.setdefault(arena.learns(arena.plan(run)), []).append(number)
     path = output / f"{stem}.json"
     if path.exists():
-        before, result = read_result(path)
-        _require_grown(before, experiment, path)
+        _require_grown(read_result(path)[0], experiment, path)
     else:
         output.mkdir(parents=True, exist_ok=True)
-        result = make_result(experiment, [])
-        write_file(path, as_json(result))
+        write_file(path, as_json(make_result(experiment, [])))
     jobs = [tuple(group) for group in groups.values()]
     make_work = partial(make_measure, experiment, output.absolute())  # workers may be elsewhere
     outcomes: dict[int, Outcome] = {}
     results = workers.run(jobs, make_work)
     with contextlib.closing(results), progress_bar(len(jobs), "policy", quiet=quiet) as bar:
         for job, found in results:
-            lost = isinstance(found, LostJob)
-            measured, seconds = ([found.reason] * len(job), 0.0) if lost else found
-            outcomes |= dict(zip(job, measured, strict=True))
-            result["cpu_seconds"] = round(result.get("cpu_seconds", 0.0) + seconds, 3)
-            write_file(path, as_json(result))  # the time counts if the rest is interrupted
+            lost = [found.reason] * len(job) if isinstance(found, LostJob) else found
+            outcomes |= dict(zip(job, lost, strict=True))
             bar.update()
     cells, failed = [], []
     for number, run in enumerate(runs):
@@ -75,14 +66,13 @@ def run_experiment(
             failed.append({**name, "why": outcome})
         else:
             cells.append({**name, **outcome})
-    cost = {"cpu_seconds": result["cpu_seconds"]}
-    result = make_result(experiment, cells, failed) | cost
+    result = make_result(experiment, cells, failed)
     write_file(path, as_json(result))
     write_page(experiment, result, output, stem)
     return result
 
 
-def make_measure(experiment: Experiment, output: Path) -> Callable[[Job], Measured]:
+def make_measure(experiment: Experiment, output: Path) -> Callable[[Job], Sequence[Outcome]]:
     """Returns a function that measures some runs in this process.
 
     Args:
@@ -97,11 +87,7 @@ def make_measure(experiment: Experiment, output: Path) -> Callable[[Job], Measur
         except FailedRunError as error:
             return str(error)
 
-    def work(job: Job) -> Measured:
-        started = time.process_time()
-        return [measure(number) for number in job], time.process_time() - started
-
-    return work
+    return lambda job: [measure(number) for number in job]
 
 
 def _require_grown(before: Experiment, now: Experiment, path: Path) -> None:

@@ -248,8 +248,6 @@ def sizes_of(experiment: Experiment, result: Mapping[str, Any]) -> dict[str, str
     if scenes:
         sizes |= {"tasks": str(len(scenes[0])), "scenes": str(sum(scenes[0]))}
         sizes["cost"] += f", {sum(map(sum, scenes)):,} episodes"
-    if "cpu_seconds" in result:
-        sizes["cost"] += f", {result['cpu_seconds'] / 3600:.1f} h"
     return sizes
 
 

@@ -103,8 +103,7 @@ def test_an_interrupted_experiment_resumes_to_the_same_bits(data, tmp_path, monk
     monkeypatch.setattr(fleets, "complete", complete_some)
     assert run(tmp_path / "stopped", data, **small) == 130
     reports = {path: path.stat().st_mtime_ns for path in tmp_path.glob("stopped/out/*/report.json")}
-    interrupted = result_in(tmp_path / "stopped")
-    assert len(reports) == stop - 1 and interrupted["cells"] == []
+    assert len(reports) == stop - 1 and result_in(tmp_path / "stopped")["cells"] == []
     # The order of arms changes nothing but that of the rows.
     arms = dict(reversed(content_of(data)["arms"].items()))
     assert run(tmp_path / "stopped", data, arms=arms, **small) == 0
@@ -112,8 +111,6 @@ def test_an_interrupted_experiment_resumes_to_the_same_bits(data, tmp_path, monk
     assert all(path.stat().st_mtime_ns == then for path, then in reports.items())
     assert run(tmp_path / "stopped", data, **small) == 0
     one, other = (result_in(tmp_path / name) for name in ("whole", "stopped"))
-    costs = [each.pop("cpu_seconds") for each in (interrupted, other) if "cpu_seconds" in each]
-    assert sorted(costs) == costs and len(costs) == 1 + (stop > 1) and one.pop("cpu_seconds") > 0
     assert one == other and not one["failed"] and len(one["rows"]) == 4
     page = (tmp_path / "stopped" / "out" / "small.md").read_text()
     assert all(f"{row['loss']['median']:.4f}" in page for row in one["rows"])
