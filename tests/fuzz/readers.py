@@ -128,6 +128,7 @@ NOT_TRIED: dict[str, str] = {
     "baselines/train.py": _WHOLE,
     "fleet_tools/checkpoints.py": _WHOLE,
     "baselines/experiments/fleets.py": "a report of the same folder, a cache",
+    "baselines/experiments/life_figure.py": "frames that it has drawn",
     "baselines/experiments/recipes.py": "files of a checkout, whose commands run by name alone",
     "baselines/experiments/reproduction.py": "reports of its own, and results, read as elsewhere",
     "baselines/experiments/result.py": "a result of the same folder, checked as a whole",

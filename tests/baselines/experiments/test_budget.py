@@ -220,7 +220,4 @@ def test_every_run_of_the_stored_experiments_is_possible(name: str) -> None:
     experiment = load_experiment(ROOT / "experiments" / "budget" / f"{name}.yaml")
     arena = ToolUse(experiment)
     plans = [arena.plan(each) for each in planned_runs(experiment) if not each.is_reference]
-    assert any(each.raw for each in plans) and {each.budget for each in plans} >= {
-        10_000,
-        1_000_000,
-    }
+    assert any(each.raw for each in plans) and 100_000 in {each.budget for each in plans}

@@ -190,7 +190,7 @@ def test_the_stored_experiments_differ_in_robots_alone_and_share_the_bytes_of_ra
     one, large = (load_experiment(FOLDER / f"{stem}.yaml") for stem in ("scaling", "scaling_100"))
     differ = {"values", "about"}
     assert one.model_dump(exclude=differ) == large.model_dump(exclude=differ)
-    assert {*one.arms} >= {*one.controls, "gate"} and one.seeds == SEEDS
+    assert {*one.arms} >= {*one.controls, "gate_4_bits"} and one.seeds == SEEDS
     fleets = []
     for experiment in (one, large):
         arena = ToolUse(experiment)
