@@ -241,9 +241,7 @@ def _along_axes(
     return found, (scale[:, None] * vectors).float()
 
 
-def _clusters(
-    pairs: torch.Tensor, episodes: np.ndarray, count: int, seed: int
-) -> list[Cluster]:
+def _clusters(pairs: torch.Tensor, episodes: np.ndarray, count: int, seed: int) -> list[Cluster]:
     """Returns pairs in at most `count` clusters by their states (k-means++).
 
     Args:
