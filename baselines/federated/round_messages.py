@@ -112,7 +112,7 @@ class RoundMessages:
                 if robot not in silent:  # not asked, or it has answered already
                     continue
                 silent.discard(robot)
-                answer, size = self._arrived(answer)
+                answer, size = self.arrived(answer)
                 sent = self.robots[robot].uploaded_bytes if robot in self.robots else 0
                 if sent + size > (most := self._most_bytes(robot)):
                     needed = f"{size} bytes after {sent}" if sent else f"{size} bytes"
@@ -148,7 +148,7 @@ class RoundMessages:
         """
         before = self.robots.get(robot) or ClientSummary(robot=robot)
         if received is None:
-            received = 0 if answer is None else self._arrived(answer)[1]
+            received = 0 if answer is None else self.arrived(answer)[1]
         learned = answer if isinstance(answer, Trained) and left_out is None else before
         self.robots[robot] = before.model_copy(
             update={
@@ -184,7 +184,7 @@ class RoundMessages:
             sum(each.uploaded_bytes for each in robots),
         )
 
-    def _arrived(self, answer: Answer | LostClient) -> tuple[Answer | LostClient, int]:
+    def arrived(self, answer: Answer | LostClient) -> tuple[Answer | LostClient, int]:
         """Returns an answer as it arrives, and its size in bytes; 0 if it cannot be sent."""
         if not isinstance(answer, LostClient):
             with contextlib.suppress(MessageError, *MALFORMED):

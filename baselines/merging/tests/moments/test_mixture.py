@@ -169,10 +169,10 @@ def test_each_gaussian_describes_enough_episodes(steps, count, spread, seed):
     episodes = [place.expand(own, 2) for place, own in zip(places, steps, strict=True)]
     pairs = torch.cat([each[:-1] for each in episodes]).double()
     numbers = np.repeat(np.arange(len(steps)), [own - 1 for own in steps])
-    for each in _clusters(torch.cat([pairs, pairs], 1), numbers, count, seed):
-        within = (each[:, None, :2] == pairs).all(-1).any(0)
-        assert spread == 0 or len(np.unique(numbers[within])) >= LEAST_EPISODES
-        assert len(each) >= LEAST_EPISODES
+    for own, of in _clusters(torch.cat([pairs, pairs], 1), numbers, count, seed):
+        within = (own[:, None, :2] == pairs).all(-1).any(0)
+        assert spread == 0 or np.array_equal(np.unique(of), np.unique(numbers[within]))
+        assert len(np.unique(of)) >= LEAST_EPISODES
     mixture = measure_mixture(episodes, count, seed)
     assert len(mixture.weights) <= 2 * (len(steps) // LEAST_EPISODES)
     assert float(mixture.weights.sum()) == pytest.approx(1)

@@ -181,6 +181,29 @@ def measure_mixture(
         MergeError: There are fewer than `LEAST_EPISODES` of at least two states, or a number is not
             finite.
     """
+    first, rest, axes = clusters(episodes, count, seed, rank)
+    parts = [pairs for pairs, _ in (*first, *rest)]
+    total = sum(map(len, parts))
+    return StateMixture(
+        len(first),
+        torch.tensor([len(part) / total for part in parts]),
+        torch.stack([part.mean(0) for part in parts]).float(),
+        torch.stack([_even(torch.cov(part.T, correction=0)) for part in parts]).float(),
+        axes,
+    )
+
+
+Cluster = tuple[torch.Tensor, np.ndarray]
+"""Pairs of consecutive states, (m, 2 n), and the numbers of their episodes, (m,)."""
+
+
+def clusters(
+    episodes: Sequence[torch.Tensor], count: int, seed: int, rank: int = 0
+) -> tuple[list[Cluster], list[Cluster], torch.Tensor | None]:
+    """Returns the clusters of first pairs of episodes, of other pairs, and the principal axes.
+
+    Each cluster has pairs of at least `LEAST_EPISODES`. See `measure_mixture`.
+    """
     clipped = [each.double().clamp(-LIMIT, LIMIT) for each in episodes if len(each) > 1]
     if len(clipped) < LEAST_EPISODES or not all(
         bool(torch.isfinite(each).all()) for each in clipped
@@ -198,15 +221,7 @@ def measure_mixture(
     first = _clusters(torch.stack([each[0] for each in pairs]), numbers, count, seed)
     of_rest = np.repeat(numbers, [len(each) - 1 for each in pairs])
     rest = _clusters(torch.cat([each[1:] for each in pairs]), of_rest, count, seed)
-    parts = [*first, *rest]
-    total = sum(map(len, parts))
-    return StateMixture(
-        len(first),
-        torch.tensor([len(part) / total for part in parts]),
-        torch.stack([part.mean(0) for part in parts]).float(),
-        torch.stack([_even(torch.cov(part.T, correction=0)) for part in parts]).float(),
-        axes,
-    )
+    return first, rest, axes
 
 
 def _along_axes(
@@ -226,9 +241,7 @@ def _along_axes(
     return found, (scale[:, None] * vectors).float()
 
 
-def _clusters(
-    pairs: torch.Tensor, episodes: np.ndarray, count: int, seed: int
-) -> list[torch.Tensor]:
+def _clusters(pairs: torch.Tensor, episodes: np.ndarray, count: int, seed: int) -> list[Cluster]:
     """Returns pairs in at most `count` clusters by their states (k-means++).
 
     Args:
@@ -257,7 +270,7 @@ def _clusters(
         names = np.unique(found)
         sizes = [len(np.unique(episodes[found == index])) for index in names]
         if min(sizes) >= LEAST_EPISODES:
-            return [pairs[found == index] for index in names]
+            return [(pairs[found == index], episodes[found == index]) for index in names]
         smallest = names[int(np.argmin(sizes))]
         others = names[names != smallest]
         centers = np.stack([states[found == index].mean(0) for index in others])
