@@ -1,7 +1,6 @@
 """Fleets that are merged once, with a tap: it records or changes the robots' answers."""
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fleet_tools.baselines.experiments.fleets import FIRST_REPLIES
@@ -9,10 +8,10 @@ from fleet_tools.baselines.federated.messages import Answer, Assignment, Message
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.rounds import combine, messages_of, run_round
 from fleet_tools.baselines.federated.transport import (
-    Answers,
     CachingTransport,
     LocalTransport,
     LostClient,
+    RelayingTransport,
     Transport,
 )
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
@@ -23,7 +22,7 @@ Tap = Callable[[int, Message, Answer], Answer]
 """tap(robot, message, answer): returns the answer that arrives instead."""
 
 
-class TappedTransport:
+class TappedTransport(RelayingTransport):
     """A transport with a tap.
 
     Args:
@@ -32,29 +31,14 @@ class TappedTransport:
     """
 
     def __init__(self, inner: Transport, tap: Tap) -> None:
-        self._inner, self._tap = inner, tap
+        super().__init__(inner)
+        self._tap = tap
 
-    def exchange(
-        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
-    ) -> Answers:
-        """See `Transport`."""
-        with contextlib.closing(self._inner.exchange(messages, deadline_s=deadline_s)) as answers:
-            for robot, answer in answers:
-                if not isinstance(answer, LostClient):
-                    answer = self._tap(robot, messages[robot], answer)
-                yield robot, answer
-
-    def late(self) -> list[int]:
-        """See `Transport`."""
-        return self._inner.late()
-
-    def end(self, robot: int) -> None:
-        """See `Transport`."""
-        self._inner.end(robot)
-
-    def close(self) -> None:
-        """See `Transport`."""
-        self._inner.close()
+    def relayed(
+        self, robot: int, message: Message, answer: Answer | LostClient
+    ) -> Answer | LostClient:
+        """See `RelayingTransport`."""
+        return answer if isinstance(answer, LostClient) else self._tap(robot, message, answer)
 
 
 def robots_of(assignments: Sequence[Assignment], output: Path) -> Transport:

@@ -95,7 +95,7 @@ class PrivacyOptions(cli.Options):
 
 
 @dataclass(frozen=True)
-class Attacked:
+class AttackedFleet:
     """A fleet whose uploads are attacked.
 
     Attributes:
@@ -110,7 +110,7 @@ class Attacked:
 
 
 @dataclass(frozen=True, eq=False)
-class Episode:
+class KnownEpisode:
     """An episode, as the adversary knows it.
 
     Attributes:
@@ -146,7 +146,7 @@ def _measure(options: PrivacyOptions) -> int:
 
 
 def _rows(options: PrivacyOptions) -> Iterator[dict[str, Any]]:
-    by_arm: dict[str, list[Attacked]] = defaultdict(list)
+    by_arm: dict[str, list[AttackedFleet]] = defaultdict(list)
     for path in options.fleets:
         for each in _attacked(path, options.seeds):
             if each not in by_arm[each.arm] and each.arm in (options.arms or (each.arm,)):
@@ -160,11 +160,11 @@ def _rows(options: PrivacyOptions) -> Iterator[dict[str, Any]]:
             yield {"method": arm, "upload": kind, **summary(found)}
 
 
-def _attacked(path: Path, seeds: int | None) -> Iterator[Attacked]:
+def _attacked(path: Path, seeds: int | None) -> Iterator[AttackedFleet]:
     """Yields the fleets of an experiment's file, or the fleet of a configuration."""
     if not {"arms", EXTENDS} & set(parse_yaml(load_text(path), str(path)) or ()):
         config = load_yaml(FleetConfig, path)
-        yield Attacked(config.last_method or config.method, config)
+        yield AttackedFleet(config.last_method or config.method, config)
         return
     experiment = load_experiment(path)
     arena = make_arena(experiment)
@@ -173,10 +173,10 @@ def _attacked(path: Path, seeds: int | None) -> Iterator[Attacked]:
             continue
         if not isinstance(plan := arena.plan(run), PlannedFleet):
             raise ConfigError(f"{path} is no experiment on fleets of robots; give one.")
-        yield Attacked(plan.arm, plan.config, plan.raw)
+        yield AttackedFleet(plan.arm, plan.config, plan.raw)
 
 
-def attacks(fleet: Attacked, output: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def attacks(fleet: AttackedFleet, output: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yields each kind of upload of a fleet, and an attack's findings for each robot.
 
     Findings are the "size", the scores of "strata" (see `membership`), and perhaps the "error" of a
@@ -231,18 +231,18 @@ def uploads_of(plan: FleetPlan, output: Path) -> dict[str, list[Upload]]:
     return {kind: list(found.values()) for kind, found in kinds.items()}
 
 
-def known_episodes(plan: FleetPlan) -> tuple[list[list[Episode]], list[Episode]]:
+def known_episodes(plan: FleetPlan) -> tuple[list[list[KnownEpisode]], list[KnownEpisode]]:
     """Returns the episodes of each robot, and those held out, each with a step to imitate."""
     blueprint, size = plan.blueprint, plan.config.training.batch_size
     network = blueprint.create().eval()
 
-    def known(samples: Samples) -> list[Episode]:
+    def known(samples: Samples) -> list[KnownEpisode]:
         found = []
         for number, episode in enumerate(samples.episodes):
             if (one := samples.subset([number])).imitate.any():
                 data = Trajectories(one, blueprint)
                 holder = replace(local_data_holder(blueprint, data, size), model=network)
-                found.append(Episode(episode.task, data, holder))
+                found.append(KnownEpisode(episode.task, data, holder))
         return found
 
     every = Samples(plan.config.data, observations=list(blueprint.observation))
@@ -252,14 +252,16 @@ def known_episodes(plan: FleetPlan) -> tuple[list[list[Episode]], list[Episode]]
 
 # --- Membership -------------------------------------------------------------------------------
 
-Score = Callable[[Episode], float]
+Score = Callable[[KnownEpisode], float]
 """A score of an episode, higher for likelier members."""
 
 Stratum = tuple[Hashable, np.ndarray, np.ndarray]
 """A key, and the scores of members and of others; strata of one key have the same others."""
 
 
-def strata(members: Sequence[Episode], others: Sequence[Episode], score: Score) -> list[Stratum]:
+def strata(
+    members: Sequence[KnownEpisode], others: Sequence[KnownEpisode], score: Score
+) -> list[Stratum]:
     """Returns the scores of a robot's episodes and of held-out ones, by task."""
     found = []
     for task in sorted({each.task for each in members}):
@@ -323,20 +325,20 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _attacked_weights(
-    plan: FleetPlan, upload: Upload, own: Sequence[Episode]
+    plan: FleetPlan, upload: Upload, own: Sequence[KnownEpisode]
 ) -> tuple[Score, dict[str, Any]]:
     """Attacks by an episode's loss (Yeom et al. 2018), and by gradients of steps."""
     ((_, update),) = upload.answers
     query = LossQuery(update.weights, None, gradient=False)
 
-    def score(episode: Episode) -> float:
+    def score(episode: KnownEpisode) -> float:
         answer: Any = episode.holder.answer(query)
         return -answer.loss
 
     return score, {"error": _error_by_gradients(plan, update.weights, own)}
 
 
-def _error_by_gradients(plan: FleetPlan, weights: Any, own: Sequence[Episode]) -> float | None:
+def _error_by_gradients(plan: FleetPlan, weights: Any, own: Sequence[KnownEpisode]) -> float | None:
     """Returns the error of steps whose gradient cancels the others', as after perfect training.
 
     The gradient of one step by the first matrix has rank 1: its factor is the input.
@@ -382,7 +384,7 @@ def _ridge(config: FleetConfig) -> float:
 
 
 def _attacked_moments(
-    plan: FleetPlan, upload: Upload, own: Sequence[Episode]
+    plan: FleetPlan, upload: Upload, own: Sequence[KnownEpisode]
 ) -> tuple[Score, dict[str, Any]]:
     """Attacks by the leverage of an episode's inputs, and by sums of other steps.
 
@@ -400,13 +402,13 @@ def _attacked_moments(
             whiten[name] = G, scaled / root[:, None]
         asked.append((network, query, whiten))
 
-    def rows(episode: Episode) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def rows(episode: KnownEpisode) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         for network, query, whiten in asked:
             models = (query.model, *query.beside)
             read = _rows_of(network, models, episode, query.maps, query.target)
             yield from ((read[name], *each) for name, each in whiten.items())
 
-    def score(episode: Episode) -> float:
+    def score(episode: KnownEpisode) -> float:
         return -max(float(np.linalg.norm(X @ each, 2)) for X, _, each in rows(episode))
 
     of_maps = zip(*map(list, map(rows, own)), strict=True)
@@ -419,7 +421,7 @@ def _attacked_moments(
 def _rows_of(
     network: Any,
     models: Sequence[Any],
-    episode: Episode,
+    episode: KnownEpisode,
     names: Sequence[str],
     target: Target = "none",
 ) -> dict[str, np.ndarray]:
@@ -437,7 +439,7 @@ def _rows_of(
 
 
 def _error_by_sums(X: np.ndarray, G: np.ndarray) -> float:
-    """Returns the error of steps computed from the moments of all and those of the others.
+    """Returns the error of steps that are computed from moments of all steps, less the others'.
 
     The difference is x x^T and the error of the answer. The best of three guesses counts: its first
     axis; the roots of its diagonal, which no codec rounds, with the signs of the mean; the mean.
@@ -469,7 +471,7 @@ def _median_error(guesses: Any, X: np.ndarray, chosen: np.ndarray) -> float:
 
 
 def _attacked_mixture(
-    plan: FleetPlan, upload: Upload, own: Sequence[Episode]
+    plan: FleetPlan, upload: Upload, own: Sequence[KnownEpisode]
 ) -> tuple[Score, dict[str, Any]]:
     """Attacks by the density of an episode's pairs of states, and by the nearest mean."""
     ((query, mixture),) = upload.answers
@@ -479,12 +481,12 @@ def _attacked_mixture(
     ridge = _ridge(plan.config)
     whiten = [_whitening(each.double().numpy(), ridge) for each in mixture.covariances]
 
-    def states(episode: Episode) -> np.ndarray:
+    def states(episode: KnownEpisode) -> np.ndarray:
         assert episode.holder.episodes is not None
         (found,) = episode.holder.episodes(query.model)
         return found.double().clamp(-LIMIT, LIMIT).numpy()
 
-    def score(episode: Episode) -> float:
+    def score(episode: KnownEpisode) -> float:
         x = states(episode) @ np.linalg.pinv(axes).T
         pairs = np.concatenate([x[:-1], x[1:]], 1)
         logs = [
@@ -514,8 +516,8 @@ ATTACKS = {WEIGHTS: _attacked_weights, MOMENTS: _attacked_moments, MIXTURE: _att
 def _attacked_data(
     plan: FleetPlan,
     raw: RawDataConfig,
-    members: Sequence[Sequence[Episode]],
-    others: Sequence[Episode],
+    members: Sequence[Sequence[KnownEpisode]],
+    others: Sequence[KnownEpisode],
 ) -> list[dict[str, Any]]:
     """Attacks by the distance to the nearest step of the uploads, of all episodes."""
     headers = [Dataset(each).header for each in plan.config.data]
@@ -535,7 +537,7 @@ def _attacked_data(
             folders = decode(upload, headers, entries, raw, Path(place, str(robot)))
             sent = states(Trajectories(Samples(folders, observations=entries), plan.blueprint))
 
-            def score(episode: Episode, sent: torch.Tensor = sent) -> float:
+            def score(episode: KnownEpisode, sent: torch.Tensor = sent) -> float:
                 return -float(torch.cdist(states(episode.data), sent).amin(1).mean())
 
             X = torch.cat([states(each.data) for each in own])

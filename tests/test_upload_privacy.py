@@ -23,7 +23,7 @@ from upload_privacy import (
     MOMENTS,
     RAW,
     WEIGHTS,
-    Attacked,
+    AttackedFleet,
     Upload,
     attacks,
     known_episodes,
@@ -176,7 +176,7 @@ def test_a_mixture_has_no_state_as_a_mean_unless_it_is_forged(data, tmp_path):
 
 def test_raw_data_tell_everything(data, tmp_path):
     config = config_of(data, **FLEET)
-    ((kind, robots),) = attacks(Attacked("raw", config, RawDataConfig()), tmp_path)
+    ((kind, robots),) = attacks(AttackedFleet("raw", config, RawDataConfig()), tmp_path)
     assert kind == RAW
     for each in robots:
         assert membership(each["strata"])[0] == 1 and each["error"] < 0.05

@@ -29,6 +29,9 @@ MEASURES = {
 Rates = Mapping[str, float]
 """Success rates by task."""
 
+Matrices = Mapping[tuple[str, str], Sequence[Rates]]
+"""By arm and value, the success rates of each month."""
+
 
 def life_of(experiment: Experiment, arm: str, value: str) -> Life:
     """Returns the life of an arm, or of the fleet that a reference is compared to.
@@ -44,9 +47,7 @@ def life_of(experiment: Experiment, arm: str, value: str) -> Life:
     return parse(Life, keys["life"], f"The life of {arm}")
 
 
-def success_by_month(
-    experiment: Experiment, cells: Sequence[Mapping[str, Any]]
-) -> dict[tuple[str, str], list[Rates]]:
+def success_by_month(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> Matrices:
     """Returns the matrix of success rates of each arm and value, a row for each month.
 
     Rates are means over seeds. Arms with one month, and months without rollouts, have no matrix.

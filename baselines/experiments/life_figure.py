@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from PIL import Image
 
 from fleet_tools.baselines.experiments.form import Experiment
-from fleet_tools.baselines.experiments.life import Rates, life_of, success_by_month
+from fleet_tools.baselines.experiments.life import Matrices, Rates, life_of, success_by_month
 from fleet_tools.baselines.experiments.result import Cell
 from fleet_tools.baselines.federated.life import Arrival, Departure, Life
 from fleet_tools.storage.atomic_files import atomic_write
@@ -52,7 +52,7 @@ def save_life(experiment: Experiment, cells: Sequence[Cell], folder: Path, stem:
     frames = []
     for month in range(1, max(map(len, matrices.values())) + 1):
         file = io.BytesIO()
-        life_figure(experiment, cells, month).savefig(file, dpi=150, format="png")
+        life_figure(experiment, matrices, month).savefig(file, dpi=150, format="png")
         frames.append(Image.open(file).convert("RGB"))
     times = [*[_MONTH_MS] * (len(frames) - 1), _LAST_MS]
     options = {"duration": times, "loop": 0, "lossless": True, "method": 6}  # 6: smallest file
@@ -84,15 +84,14 @@ def marks(life: Life) -> list[tuple[int, str, str]]:
     return found
 
 
-def life_figure(experiment: Experiment, cells: Sequence[Cell], month: int) -> Figure:
+def life_figure(experiment: Experiment, matrices: Matrices, month: int) -> Figure:
     """Returns the figure after a month, with a panel for each arm that has a matrix.
 
     Args:
         experiment: An experiment with a life.
-        cells: Its measurements, with at least one matrix.
+        matrices: At least one matrix, see `success_by_month`.
         month: Number of the month. Later rows are empty.
     """
-    matrices = success_by_month(experiment, cells)
     months, tasks = max(map(len, matrices.values())), max(len(m[0]) for m in matrices.values())
     width, height = _CELL[0] * tasks + 0.3, _CELL[1] * months + 1.1
     columns = min(len(matrices), max(1, int((_WIDTH - 0.4) / width)))

@@ -220,7 +220,50 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-class CachingTransport:
+class RelayingTransport:
+    """A transport to the robots of another one, whose answers may be changed on their way.
+
+    Args:
+        inner: Transport to the robots.
+    """
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    def exchange(
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
+    ) -> Answers:
+        """See `Transport`."""
+        with contextlib.closing(self._inner.exchange(messages, deadline_s=deadline_s)) as answers:
+            for robot, answer in answers:
+                yield robot, self.relayed(robot, messages[robot], answer)
+
+    def relayed(
+        self, robot: int, message: Message, answer: Answer | LostClient
+    ) -> Answer | LostClient:
+        """Returns what arrives in place of an answer.
+
+        Args:
+            robot: Number of the robot.
+            message: The message.
+            answer: Its answer.
+        """
+        return answer
+
+    def late(self) -> list[int]:
+        """See `Transport`."""
+        return self._inner.late()
+
+    def end(self, robot: int) -> None:
+        """See `Transport`."""
+        self._inner.end(robot)
+
+    def close(self) -> None:
+        """See `Transport`."""
+        self._inner.close()
+
+
+class CachingTransport(RelayingTransport):
     """A transport that takes replies to the first round from a cache.
 
     A reply depends only on the assignment and the request. Fleets that differ only in their merging
@@ -233,7 +276,8 @@ class CachingTransport:
     """
 
     def __init__(self, inner: Transport, assignments: Sequence[Assignment], folder: Path) -> None:
-        self._inner, self._assignments, self._folder = inner, assignments, folder
+        super().__init__(inner)
+        self._assignments, self._folder = assignments, folder
 
     def exchange(
         self, messages: Mapping[int, Message], *, deadline_s: float | None = None
@@ -257,18 +301,6 @@ class CachingTransport:
                     self._folder.mkdir(parents=True, exist_ok=True)
                     store_reply(path, answer)
                 yield robot, answer
-
-    def late(self) -> list[int]:
-        """See `Transport`."""
-        return self._inner.late()
-
-    def end(self, robot: int) -> None:
-        """See `Transport`."""
-        self._inner.end(robot)
-
-    def close(self) -> None:
-        """See `Transport`."""
-        self._inner.close()
 
     def _path(self, robot: int, message: Message) -> Path | None:
         """Returns the file of a reply; None if the message is not a request of the first round."""

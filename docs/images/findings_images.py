@@ -86,8 +86,7 @@ class Panel:
         """Compares two rows, paired by seed and scene, see `compared`; None without pairs.
 
         As in the leaderboard, the test is about the policies as they were trained, since few
-        training runs tell too little about the next one. So the scenes of all seeds, each of which
-        met its own, are those of one.
+        training runs tell too little about the next one. So the scenes of all seeds count together.
         """
         if other is None:
             return None
@@ -122,7 +121,7 @@ def table(panels: Mapping[str, Panel], privacy: Mapping[str, str]) -> str:
     """Returns the table as Markdown.
 
     Differences are in points, with the 95% interval of each alone. All p-values are adjusted
-    together (Holm 1979). Differences that are told are bold.
+    together (Holm 1979). Significant differences are bold.
 
     Args:
         panels: The panels by title.

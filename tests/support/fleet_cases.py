@@ -1,8 +1,8 @@
 """Small fleets, and a transport that records messages."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, redirect_stderr
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,12 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import load_progress
 from fleet_tools.baselines.federated.rounds import RoundResult, run_round
-from fleet_tools.baselines.federated.transport import Answers, LocalTransport, LostClient, Transport
+from fleet_tools.baselines.federated.transport import (
+    LocalTransport,
+    LostClient,
+    RelayingTransport,
+    Transport,
+)
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
 
@@ -113,33 +118,23 @@ Tamper = Callable[[int, int, Answer | LostClient], Answer | LostClient]
 messages that the robot was sent before."""
 
 
-class RecordingTransport:
+class RecordingTransport(RelayingTransport):
     """A transport that records messages, and may tamper with answers."""
 
     def __init__(
         self, inner: Transport, tamper: Tamper = lambda robot, before, answer: answer
     ) -> None:
-        self._inner, self._tamper = inner, tamper
+        super().__init__(inner)
+        self._tamper = tamper
         self.exchanges: list[tuple[int, Message, Answer | LostClient]] = []
 
-    def exchange(
-        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
-    ) -> Answers:
-        with closing(self._inner.exchange(messages, deadline_s=deadline_s)) as answers:
-            for robot, answer in answers:
-                before = sum(each[0] == robot for each in self.exchanges)
-                answer = self._tamper(robot, before, answer)
-                self.exchanges.append((robot, messages[robot], answer))
-                yield robot, answer
-
-    def late(self) -> list[int]:
-        return self._inner.late()
-
-    def end(self, robot: int) -> None:
-        self._inner.end(robot)
-
-    def close(self) -> None:
-        self._inner.close()
+    def relayed(
+        self, robot: int, message: Message, answer: Answer | LostClient
+    ) -> Answer | LostClient:
+        before = sum(each[0] == robot for each in self.exchanges)
+        answer = self._tamper(robot, before, answer)
+        self.exchanges.append((robot, message, answer))
+        return answer
 
 
 def answered(answer: Answer | LostClient) -> Any:

@@ -20,7 +20,7 @@ from support.fleet_cases import write_data
 from fleet_tools.baselines import experiment as program
 from fleet_tools.baselines.experiments.fleets import ToolUse
 from fleet_tools.baselines.experiments.form import Experiment, planned_runs
-from fleet_tools.baselines.experiments.life import life_measures, life_of
+from fleet_tools.baselines.experiments.life import life_measures, life_of, success_by_month
 from fleet_tools.baselines.experiments.life_figure import life_figure, marks, save_life
 from fleet_tools.baselines.experiments.page import markdown_page
 from fleet_tools.config.values import parse
@@ -211,8 +211,9 @@ def test_a_frame_has_the_rows_and_the_marks_of_its_months(data: Path) -> None:
     of_eve = [(1, "a", "arrives"), (2, "a", "is away"), (3, "a", "leaves")]
     of_ann = [(1, "b", "arrives"), (3, "b", "is forgotten")]
     assert [sorted(marks(life)) for life in lives] == [sorted(of_eve + of_ann), of_eve]
+    matrices = success_by_month(experiment, cells)
     for month in (1, 2, 3):
-        average, without = life_figure(experiment, cells, month).axes
+        average, without = life_figure(experiment, matrices, month).axes
         for axes, expected in ((average, of_eve + of_ann), (without, of_eve)):
             (mesh,) = (each for each in axes.collections if isinstance(each, QuadMesh))
             np.testing.assert_array_equal(mesh.get_array(), MATRIX.mean(2)[:month])

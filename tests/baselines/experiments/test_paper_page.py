@@ -96,7 +96,7 @@ def as_written(number: float) -> set[str]:
 
 
 def numbers_of(row: Any) -> set[str]:
-    """Returns the texts of all numbers that a row may show: the paper's, and those of results."""
+    """Returns the numbers that a row may show, from the paper or from results, as texts."""
     paper = row.model_dump(mode="json", include={"figure", "claim", "says", "size"})
     known = [*numbers_in(paper), *numbers_in([dict(shown.arms) for shown in row.shown])]
     for shown in row.shown:

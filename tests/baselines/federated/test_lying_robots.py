@@ -31,7 +31,7 @@ from fleet_tools.baselines.federated.round_messages import RoundMessages
 from fleet_tools.baselines.federated.rounds import combine
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.summary import as_text
-from fleet_tools.baselines.federated.transport import Answers, LostClient
+from fleet_tools.baselines.federated.transport import Answers, LostClient, RelayingTransport
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.state import TrainingError
 
@@ -47,7 +47,7 @@ FLEET: dict[str, Any] = {
 }
 
 
-class Answering:
+class Answering(RelayingTransport):
     """Robots in this process, of which one is off or changes its answers.
 
     An honest answer depends on the message alone, and is made once.
@@ -58,8 +58,8 @@ class Answering:
     """
 
     def __init__(self, plan: FleetPlan, liar: int = LIAR) -> None:
-        self._inner, self._known = local(plan), dict[tuple[int, bytes], Any]()
-        self._liar = liar
+        super().__init__(local(plan))
+        self._known, self._liar = dict[tuple[int, bytes], Any](), liar
         self.lie: Callable[[Any], Any] = honest
 
     def exchange(
@@ -70,15 +70,6 @@ class Answering:
             if key not in self._known:
                 ((_, self._known[key]),) = self._inner.exchange({robot: message})
             yield robot, self.lie(self._known[key]) if robot == self._liar else self._known[key]
-
-    def late(self) -> list[int]:
-        return self._inner.late()
-
-    def end(self, robot: int) -> None:
-        self._inner.end(robot)
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 def honest(answer: Any) -> Any:
