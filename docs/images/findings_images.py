@@ -184,12 +184,14 @@ def recognized(file: Path) -> dict[str, str]:
     if not file.is_file():
         return {}
     head, _, *rows = (
-        [cell.strip(" `") for cell in line.strip("| ").split("|")]
+        [cell.strip(" `") for cell in line.strip()[1:-1].split("|")]  # also empty ones
         for line in file.read_text(encoding="utf-8").splitlines()
     )
     found: dict[str, list[str]] = {}
     for row in (dict(zip(head, each, strict=True)) for each in rows):
-        found.setdefault(row["method"], []).append(f"{row['upload']} {row['membership']}")
+        found.setdefault(row["method"], []).append(
+            f"{row['upload']} {row['membership'].partition(' ')[0]}"
+        )
     return {arm: "; ".join(kinds) for arm, kinds in found.items()}
 
 
