@@ -19,7 +19,6 @@ HEAVY = (
         "pydrake",
         "torch",
         "ray",
-        "open3d",
         "trimesh",
         "h5py",
         "pyarrow",

@@ -325,7 +325,7 @@ def _run(words: list[str]) -> tuple[Any, str]:
 LINES = (
     "collect --task absent.yaml --episodes 3 --output out --workers 0",
     "replay absent --episodes 3 --seed 1 --within 0.1 --workers 0 --json",
-    "dataset info absent --output a.png",
+    "dataset info absent",
     "dataset export absent --to minari --output out",
     "photograph absent --output out",
     "train --dataset absent --output out --epochs 2 --architecture gru --set body.width=8",

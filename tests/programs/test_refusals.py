@@ -200,7 +200,6 @@ def test_what_cannot_be_done_is_refused_before_anything_begins(
     [
         *((module, "video", "view", VIDEO) for module in ("av", "PIL")),
         *((module, "video", "leaderboard", "page . --clips") for module in ("av", "PIL")),
-        ("pyspacemouse", "spacemouse", "teleop", "--tool hammer --spacemouse --output out"),
         ("manifold3d", "import", "assets", HAMMER),
     ],
 )
