@@ -15,7 +15,6 @@ from fleet_tools.config.predicates import (
     Contact,
     KeypointsNear,
     KeypointsParted,
-    OnBody,
     Predicate,
     Still,
 )
@@ -246,25 +245,3 @@ def test_either_block_may_be_pushed(tmp_path):
     (tmp_path / "mirrored.yaml").write_text(mirrored)
     env = ToolUseEnv(str(tmp_path / "mirrored.yaml"))
     assert rollout(env, ExpertPolicy(env), seed=0).outcome == "success"
-
-
-# --- The blocks as a task of rearrangement --------------------------------------------------
-
-
-def test_a_block_lies_on_the_other_and_not_beside_it(bench):
-    bench.enter(bench.start)
-    foot, head = (bench.initial.p_W_object[name] for name in ("left_foot", "left"))
-    height = float(head[2] - foot[2])
-    on = OnBody(type="on_body", body="object/left", on="object/right", at_least_m=0.5 * height)
-    below = on.model_copy(update={"body": on.on, "on": on.body})
-    beside = judge(on, bench.initial, bench.env.world_state())
-    assert not beside.holds and beside.progress < 0.5
-    left, right = (bench.pose(link, bench.start) for link in ("left", "right"))
-    over = RigidTransform(left.rotation(), right.translation())
-    bench.enter(bench.start, left=moved(over, [0, 0, height + 0.001]))
-    verdicts = []
-    for _ in range(4):
-        bench.env.step(REST)
-        verdicts.append(judge(on, bench.initial, bench.env.world_state()))
-    assert verdicts[-1].holds and verdicts[-1].progress == 1.0
-    assert not judge(below, bench.initial, bench.env.world_state()).holds
