@@ -411,9 +411,9 @@ _VALUES = (
     *("1e-30", "1e30", "0", "-1", "center", "base", "hull", "refuse", "wood", "steel", "../x", "y"),
 )
 _OPTIONS = (
-    *("--density", "--friction", "--modulus", "--colour", "--material", "--grasp"),
+    *("--density", "--rigid", "--material", "--grasp"),
     *("--keypoint", "--moving-keypoint", "--fidelity", "--concavity", "--tolerance"),
-    *("--voxel", "--kind", "--joint", "--limits", "--axis", "--height", "--size"),
+    *("--kind", "--joint", "--limits", "--axis", "--height", "--size"),
 )
 
 
