@@ -66,10 +66,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
     ],
     "replay": [(". --workers 0", "has no dataset.json")],
     "dataset": [
-        ("info {data} --output page.gif", "ends with .png"),
-        ("info {data} --output nowhere/page.png", "no folder"),
-        ("info {data} --episodes 3", "give --output"),
-        ("info {data} --seed 0", "give --output"),
         ("export {data} --to tfds", "tfds"),
         ("export {data}", "--to"),
         ("export . --to lerobot", "is not a dataset"),
