@@ -108,9 +108,10 @@ def _calls(commands: Commands, entries: Mapping[str, EntryFile], source: str) ->
 def _findings(checkout: Path, experiments: Mapping[str, Recipe]) -> Recipe:
     file, parts = IMAGES / f"{FINDINGS}.yaml", []
     content = parse_yaml(load_text(checkout / file), str(file))
-    for stem, _ in content["experiments"].values():
-        require_name(f"experiment of {file}", stem, experiments)
-        parts.append(experiments[stem])
+    for panel in content["experiments"].values():
+        for stem in (panel["result"], *(each for each, _ in panel.get("others", {}).values())):
+            require_name(f"experiment of {file}", stem, experiments)
+            parts.append(experiments[stem])
     draw = ("python", f"{IMAGES}/findings_images.py", "--results", RUNS, "--output", DRAWN)
     commands = dict.fromkeys(command for part in parts for command in part.commands)
     stored = {made: path for part in parts for made, path in part.stored.items()}

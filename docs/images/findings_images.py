@@ -32,7 +32,7 @@ RESULTS = HERE.parents[1] / "experiments" / "budget"
 TABLES = HERE.parent / "results" / "tables"
 PRIVACY = TABLES / "upload_privacy.md"
 SHOWN: dict[str, Any] = yaml.safe_load((HERE / "findings.yaml").read_text())
-JOINT, SERVER = "joint", "server"
+JOINT, SERVER, RAW_DATA = "joint", "server", "raw data"
 RAW, MERGE, LINES = "tab:blue", "tab:red", "0.3"
 FILL = {"one": MERGE, "five": "white"}  # by the number of networks
 
@@ -47,12 +47,12 @@ class Panel:
     Attributes:
         experiment: The experiment.
         result: Its result.
-        raw: Its arm of raw data.
+        raw: Its arms of raw data; the first one is the one of the experiment's own codec.
     """
 
     experiment: Experiment
     result: Mapping[str, Any]
-    raw: str
+    raw: Sequence[str]
 
     def rows(self, arm: str) -> list[Row]:
         """Returns the rows of an arm with success rates, by rising budgets."""
@@ -70,17 +70,17 @@ class Panel:
         arms = self.experiment.arms
         return {a: row for a, row in self.shown.items() if a in arms and "raw_data" not in arms[a]}
 
-    def raw_below(self, merge: Row) -> Row | None:
-        """Returns the row of raw data of the same bytes; None if no budget is small enough.
+    def raw_above(self, merge: Row) -> Row | None:
+        """Returns the best row of raw data with hardly more bytes than the merge; None if all fail.
 
-        It has the largest budget at which no robot of any seed uploads more bytes of raw data than
-        for the merge.
+        Each arm of raw data has its smallest budget at which robots upload no less than for the
+        merge, in the mean of seeds, or else all its data. So the comparison favours raw data.
         """
-        most = min(cell["uploaded"] for cell in self._cells(merge).values())
-        for row in reversed(self.rows(self.raw)):
-            if all(cell["uploaded"] <= most for cell in self._cells(row).values()):
-                return row
-        return None
+        above = [
+            next((row for row in rows if row["uploaded"] >= merge["uploaded"]), rows[-1])
+            for rows in filter(None, map(self.rows, self.raw))
+        ]
+        return max(above, key=lambda row: row["success"]["rate"], default=None)
 
     def difference(self, row: Row, other: Row | None) -> dict[str, Any] | None:
         """Compares two rows, paired by seed and scene, see `compared`; None without pairs.
@@ -111,10 +111,24 @@ class Panel:
 
 def read_panels(results: Path = RESULTS) -> dict[str, Panel]:
     """Returns the panels by title."""
-    return {
-        title: Panel(*read_result(results / f"{Path(stem).name}.json"), raw)
-        for title, (stem, raw) in SHOWN["experiments"].items()
-    }
+
+    def read(stem: str) -> tuple[Experiment, Mapping[str, Any]]:
+        return read_result(results / f"{Path(stem).name}.json")
+
+    panels = {}
+    for title, shown in SHOWN["experiments"].items():
+        experiment, result = read(shown["result"])
+        for name, (stem, arm) in shown.get("others", {}).items():
+            _, other = read(stem)
+            result = dict(result) | {
+                part: [
+                    *result[part],
+                    *({**each, "arm": name} for each in other[part] if each["arm"] == arm),
+                ]
+                for part in ("rows", "cells")
+            }
+        panels[title] = Panel(experiment, result, shown["raw"])
+    return panels
 
 
 def table(panels: Mapping[str, Panel], privacy: Mapping[str, str]) -> str:
@@ -131,13 +145,13 @@ def table(panels: Mapping[str, Panel], privacy: Mapping[str, str]) -> str:
         (title, arm, to): difference
         for title, panel in panels.items()
         for arm, row in panel.merges.items()
-        for to, other in ((JOINT, panel.shown.get(JOINT)), (panel.raw, panel.raw_below(row)))
+        for to, other in ((JOINT, panel.shown.get(JOINT)), (RAW_DATA, panel.raw_above(row)))
         if (difference := panel.difference(row, other))
     }
     adjusted = adjusted_p_values([each["p"] for each in found.values()])
     told = {key: _difference(found[key], p) for key, p in zip(found, adjusted, strict=True)}
     head = ["policy", "a robot uploads", "kB", "networks", "success", "less joint training",
-            "less raw data of the same bytes", *["membership"] * bool(privacy)]  # fmt: skip
+            "less raw data", *["membership"] * bool(privacy)]  # fmt: skip
     lines = [head, ["---"] * len(head)]
     for title, panel in panels.items():
         lines.append([f"**{title}**", *[""] * (len(head) - 1)])
@@ -148,7 +162,7 @@ def table(panels: Mapping[str, Panel], privacy: Mapping[str, str]) -> str:
                 row["success"],
             )
             shown = f"{rate['rate']:.0%} ({rate['low']:.0%} to {rate['high']:.0%})"
-            differences = (told.get((title, arm, to), "") for to in (JOINT, panel.raw))
+            differences = (told.get((title, arm, to), "") for to in (JOINT, RAW_DATA))
             lines.append([words, uploads, size, networks, shown, *differences])
             lines[-1] += [privacy.get(arm, "")] * bool(privacy)
     return "".join(f"| {' | '.join(each)} |\n" for each in lines)
@@ -170,12 +184,14 @@ def recognized(file: Path) -> dict[str, str]:
     if not file.is_file():
         return {}
     head, _, *rows = (
-        [cell.strip(" `") for cell in line.strip("| ").split("|")]
+        [cell.strip(" `") for cell in line.strip()[1:-1].split("|")]  # also empty ones
         for line in file.read_text(encoding="utf-8").splitlines()
     )
     found: dict[str, list[str]] = {}
     for row in (dict(zip(head, each, strict=True)) for each in rows):
-        found.setdefault(row["method"], []).append(f"{row['upload']} {row['membership']}")
+        found.setdefault(row["method"], []).append(
+            f"{row['upload']} {row['membership'].partition(' ')[0]}"
+        )
     return {arm: "; ".join(kinds) for arm, kinds in found.items()}
 
 
@@ -201,12 +217,16 @@ def figure(panels: Mapping[str, Panel]) -> Figure:
 
 def _plot(axes: Axes, title: str, panel: Panel) -> list[Label]:
     """Draws a panel, and returns the labels of its lines and points."""
-    raw = panel.rows(panel.raw)
-    x = [row["uploaded"] / 1e3 for row in raw]
-    low, rate, high = ([row["success"][k] for row in raw] for k in ("low", "rate", "high"))
-    axes.fill_between(x, low, high, color=RAW, alpha=0.15, linewidth=0)
-    axes.plot(x, rate, color=RAW, marker=".")
-    labels = [("raw data", x[len(x) // 2], rate[len(x) // 2], RAW)] if raw else []
+    x, labels = [], []
+    for raw, line in zip(panel.raw, ("-", "--"), strict=False):
+        rows = panel.rows(raw)
+        sizes = [row["uploaded"] / 1e3 for row in rows]
+        low, rate, high = ([row["success"][k] for row in rows] for k in ("low", "rate", "high"))
+        axes.fill_between(sizes, low, high, color=RAW, alpha=0.15, linewidth=0)
+        axes.plot(sizes, rate, color=RAW, marker=".", linestyle=line)
+        if middle := len(rows) // 2:
+            labels.append((SHOWN["policies"][raw][0], sizes[middle], rate[middle], RAW))
+        x += sizes
     for arm, row in panel.merges.items():
         words, _, networks = SHOWN["policies"][arm]
         x.append(row["uploaded"] / 1e3)

@@ -32,10 +32,17 @@ def test_the_table_lists_exactly_what_the_extras_install():
     installed = {
         (extra, re.split(r"[^\w-]", requirement)[0])
         for extra, requirements in EXTRAS.items()
-        if extra not in ("docs", "test", "dev")  # no program imports these
+        if extra not in ("all", "docs", "test", "dev")  # no program imports these
         for requirement in requirements
     }
     assert listed == installed
+
+
+def test_the_extra_all_installs_every_extra_that_shares_its_environment():
+    names = {name for each in map(Requirement, EXTRAS["all"]) for name in each.extras}
+    apart = {"all", "docs", "test", "dev", "flower"}
+    assert names == set(EXTRAS) - apart
+    assert "pytest" in {Requirement(each).name for each in EXTRAS["all"]}
 
 
 @pytest.mark.parametrize("library", OPTIONAL, ids=lambda library: library.module)

@@ -98,7 +98,7 @@ def test_every_control_is_in_the_table_and_an_upload_that_is_too_large_is_refuse
     assert all(f"| {arm} | " in page for arm in (*RAW, *MERGES, *CONTROLS))
     assert page.count("(refused)") == len(MERGES)
     script = runpy.run_path(str(ROOT / "docs/images/findings_images.py"))
-    panels = {"Quick": script["Panel"](*read_result(tmp_path / "out" / "small.json"), "raw")}
+    panels = {"Quick": script["Panel"](*read_result(tmp_path / "out" / "small.json"), ["raw"])}
     table = script["table"](panels, {})  # one policy solved what the other did
     assert table.count("| 0 (-100 to 100), p = 1 | 0 (-100 to 100), p = 1 |") == len(MERGES), table
     assert len(script["figure"](panels).axes) == 1
