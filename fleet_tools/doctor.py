@@ -196,7 +196,7 @@ def check_extras(libraries: Sequence[Library]) -> Iterator[Check]:
                 continue
             status = MISSING if absent and status == OK else status if absent else BROKEN
             details.append(f"{name} {'is missing' if absent else result}, {purpose}{library.note}")
-            remedies.append(library.remedy())
+            remedies.append(library.remedy(str(result)))
         remedy = " && ".join(dict.fromkeys(remedies)) or None
         yield Check(extra, status, False, "; ".join(details), remedy)
 

@@ -19,6 +19,7 @@ HEAVY = (
         "pydrake",
         "torch",
         "ray",
+        "open3d",
         "trimesh",
         "h5py",
         "pyarrow",

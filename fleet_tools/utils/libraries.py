@@ -26,6 +26,9 @@ GL_COMMAND = "apt-get install -y libegl1 libgl1"
 """Installs the libraries for images there: EGL, and with libgl1 Mesa's drivers, which need no GPU.
 """
 
+OPEN3D_COMMAND = "apt-get install -y libegl1 libgl1 libidn2-0 libudev1 libusb-1.0-0 libx11-6"
+"""Installs the libraries for Open3D's import there."""
+
 
 @dataclass(frozen=True)
 class Library:
@@ -36,6 +39,7 @@ class Library:
         distribution: Name of the installed distribution.
         extra: Extra of this package that installs it.
         purpose: What it is needed for, as in "needed to ...".
+        system: Command that installs what its import needs of a minimal Debian or Ubuntu, if any.
         note: What to know before it is installed, in brackets.
     """
 
@@ -43,10 +47,13 @@ class Library:
     distribution: str
     extra: str
     purpose: str
+    system: str | None = None
     note: str = ""
 
-    def remedy(self) -> str:
-        """Returns the command that installs it."""
+    def remedy(self, reason: str) -> str:
+        """Returns the command that helps, by the error of its import."""
+        if self.system is not None and "cannot open shared object file" in reason:
+            return self.system
         if self.distribution == MERGING and not _is_checkout(_CHECKOUT):
             return MERGING_COMMAND
         return install_command(self.extra)
@@ -77,6 +84,13 @@ OPTIONAL = (
     Library("PIL", "pillow", "video", "scale and store images"),
     Library("av", "av", "video", "write videos"),
     Library("stable_baselines3", "stable-baselines3", "examples", "learn by reinforcement"),
+    Library(
+        "open3d",
+        "open3d-cpu",
+        "open3d",
+        "import scans",
+        OPEN3D_COMMAND,
+    ),
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
 )
 
@@ -194,5 +208,5 @@ def missing_library(module: str, purpose: str | None = None, reason: str = "") -
     why = f", and cannot be imported ({reason})" if reason else ""
     return (
         f"{module} is needed to {purpose or library.purpose}{why}. "
-        f"Install it with: {library.remedy()}{library.note}."
+        f"Install it with: {library.remedy(reason)}{library.note}."
     )

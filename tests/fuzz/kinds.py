@@ -24,6 +24,7 @@ KINDS = {
         Kind("drafts of labels", kinds_texts.drafts, 2.0, 30),
         Kind("meshes to import", kinds_files.meshes, 0.3, 5),
         Kind("visual meshes of models", kinds_files.visual_meshes, 0.5, 15),
+        Kind("views of scans", kinds_files.scans, 2.0, 20),
         Kind("imports with a joint", kinds_programs.imports, 0.15, 6),
         Kind("headers and manifests", kinds_files.documents, 0.5, 20),
         Kind("episodes with a digest", kinds_files.checked_episodes, 5.0, 20),

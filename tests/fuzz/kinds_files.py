@@ -1,4 +1,4 @@
-"""Files of datasets, results, leaderboards, meshes and labelled examples."""
+"""Files of datasets, results, leaderboards, meshes, scans and labelled examples."""
 
 import contextlib
 import io
@@ -20,6 +20,7 @@ from pydrake.systems.framework import DiagramBuilder
 from support.damage import STRUCTURES, damaged, relist
 from support.dataset_readers import read_episodes, read_samples, read_summary
 from support.labelled_files import spoken, write_batches, write_leaf, write_mnist
+from support.scans import body, sampled, write_ply
 from support.small_datasets import Drawn, write
 from support.submitted import SMALL, host_ran, random_evaluation, write_entry
 from support.submitted import write as write_result
@@ -43,6 +44,7 @@ from fleet_tools.studio.checking.program import read_model
 from fleet_tools.studio.importing.importer import ImportedModel, import_mesh
 from fleet_tools.studio.importing.mesh_file import read_mesh
 from fleet_tools.studio.importing.program import PLAIN
+from fleet_tools.studio.importing.scan_files import read_views
 from fleet_tools.studio.importing.settings import ImportSettings
 from fuzz.mutations import (
     changed_data,
@@ -362,6 +364,51 @@ _MESH_TOKENS = ("nan", "inf", "-1", "0", "1e999", "9" * 30, "f 1 2 3", "v 0 0 0"
 def _gltf(mesh: trimesh.Trimesh) -> Any:
     files = export_gltf(trimesh.Scene(mesh), embed_buffers=True)
     return json.loads(files["model.gltf"])
+
+
+def scans(folder: Path) -> Subject:
+    """Views of scans."""
+    points, normals = sampled(body(), 200)
+    clouds = {"a.ply": (points, normals), "b.ply": (points, None)}
+    whole = {name: write_ply(folder / name, *cloud).read_bytes() for name, cloud in clouds.items()}
+    rows = [" ".join(map(str, point)) for point in points[:50].tolist()]
+    head = "ply\nformat ascii 1.0\nelement vertex 50\n"
+    head += "".join(f"property float {axis}\n" for axis in "xyz") + "end_header\n"
+    whole["c.ply"] = (head + "\n".join(rows) + "\n").encode()
+    for name, content in whole.items():
+        (folder / name).write_bytes(content)
+
+    def make(generator: np.random.Generator) -> Named:
+        name = pick(generator, tuple(whole))
+        head, end, rest = whole[name].partition(b"end_header\n")
+        if generator.integers(2):
+            changed = changed_number(
+                changed_text(head.decode(), generator, _CLOUD_TOKENS), generator
+            )
+            return name, changed.encode(errors="surrogatepass") + end + rest
+        return name, damaged(whole[name], generator)
+
+    def read(name: str) -> Any:
+        others = [each for each in ("a.ply", "b.ply") if each != name]
+        return read_views([folder / each for each in [name, *others]])
+
+    def check(given: Named, found: Any) -> None:
+        for view in found[0]:
+            require(view.points.ndim == 2 and view.points.shape[1] == 3, "no points")
+            require(np.isfinite(view.points).all(), "a point is not finite")
+            if view.normals is not None:
+                lengths = np.linalg.norm(view.normals, axis=1)
+                require(np.allclose(lengths, 1, atol=0.01), "a normal is no unit vector")
+
+    return with_one_file(folder, whole, read, check, make)
+
+
+_CLOUD_TOKENS = (
+    *("element face 0\n", "element vertex 3\n", "property list uchar int x\n"),
+    *("property float x\n", "format ascii 1.0\n", "double", "float", "uchar", "comment "),
+    *("obj_info", "end_header", "nan", "COUNT 0 0 0\n", "DATA ascii\n", "DATA binary_compressed\n"),
+    *("\0", "9" * 30, "-1", "é", "\r\n"),
+)
 
 
 def labelled_files(folder: Path) -> Subject:

@@ -413,7 +413,7 @@ _VALUES = (
 _OPTIONS = (
     *("--density", "--rigid", "--material", "--grasp"),
     *("--keypoint", "--moving-keypoint", "--fidelity", "--concavity", "--tolerance"),
-    *("--kind", "--joint", "--limits", "--axis", "--height", "--size"),
+    *("--voxel", "--kind", "--joint", "--limits", "--axis", "--height", "--size"),
 )
 
 

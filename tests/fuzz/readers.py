@@ -36,6 +36,7 @@ TRIED: dict[str, str] = {
     # models
     "fleet_tools/studio/checking/program.py": "models' keypoints.yaml",
     "fleet_tools/studio/importing/program.py": "caches and records",
+    "fleet_tools/studio/importing/scan_files.py": "views of scans",
     "fleet_tools/studio/labelling/labels.py": "drafts of labels",
     "experts/predicate_sentences.py": "models' SDFormat and URDF",
     "fleet_tools/sim/add_models.py": "models' SDFormat and URDF",

@@ -15,7 +15,7 @@ from fleet_tools.doctor import check_drake, probe
 from fleet_tools.utils.drake_release import ANY_RELEASE, INSTALL_COMMAND, installed_release
 from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command
 
-SLOW_IMPORTS = ("torch", "dp_accounting", "sklearn", "stable_baselines3")
+SLOW_IMPORTS = ("torch", "dp_accounting", "sklearn", "stable_baselines3", "open3d")
 
 
 @pytest.fixture(name="report", scope="module")

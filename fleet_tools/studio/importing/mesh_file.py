@@ -49,8 +49,8 @@ def read_mesh(file: Path) -> RawMesh:
     mesh = RawMesh(np.concatenate(vertices), np.concatenate(triangles), unit=unit)
     if not len(mesh.triangles):
         raise ConfigError(
-            f"{file} holds no triangles ({len(mesh.vertices)} points). Reconstruct the surface of "
-            "a point cloud first, for example in MeshLab."
+            f"{file} holds no triangles ({len(mesh.vertices)} points). Export a point cloud as "
+            "PLY; the program makes a surface from it."
         )
     if mesh.triangles.min() < 0 or mesh.triangles.max() >= len(mesh.vertices):
         raise ConfigError(

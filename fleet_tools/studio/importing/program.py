@@ -29,6 +29,7 @@ from fleet_tools.studio.importing.settings import (
     ModelName,
     Origin,
     ScaleSettings,
+    ScanSettings,
     check_model_name,
 )
 from fleet_tools.utils import cli
@@ -37,6 +38,7 @@ from fleet_tools.utils.progress import Tell, silent, stage_lines
 if TYPE_CHECKING:
     from fleet_tools.studio.importing.importer import ImportedModel
     from fleet_tools.studio.importing.joint import JointedModel
+    from fleet_tools.studio.importing.mesh_file import RawMesh
 
 
 def jointed_report(jointed: "JointedModel", joint: JointSettings) -> dict[str, Any]:
@@ -232,7 +234,7 @@ class MaterialOptions(OptionGroup):
 
 
 class ImportOptions(cli.Options):
-    """Makes a tool or an object of a mesh.
+    """Makes a tool or an object of a mesh, or of a scan.
 
     The mesh is repaired, scaled, given its mass and inertia, simplified, and decomposed into convex
     pieces for contact. The frame of a tool has x along the handle to the working end and z away
@@ -252,8 +254,9 @@ class ImportOptions(cli.Options):
     2: the mesh cannot be imported with these settings.
     """
 
-    mesh: Annotated[Path, Positional]
-    """Mesh file: STL, OBJ, PLY, OFF, DAE, GLB or GLTF."""
+    files: Annotated[tuple[Path, ...], Positional]
+    """Mesh file (STL, OBJ, PLY, OFF, DAE, GLB or GLTF), or the views of a scan (PLY without faces).
+    """
     kind: Kind
     """Whether the model is a tool or an object."""
     family: ModelName
@@ -272,6 +275,14 @@ class ImportOptions(cli.Options):
     label: LabelSettings = LabelSettings()
     joint: JointSettings = JointSettings()
     geometry: GeometrySettings = GeometrySettings()
+    scan: ScanSettings = ScanSettings()
+
+    @pydantic.field_validator("files")
+    @classmethod
+    def _some_file(cls, files: tuple[Path, ...]) -> tuple[Path, ...]:
+        if not files:
+            raise ValueError("give a mesh file, or the views of a scan")
+        return files
 
     def settings(self) -> ImportSettings:
         """Returns the settings of the import, with defaults that depend on kind and file.
@@ -284,10 +295,10 @@ class ImportOptions(cli.Options):
         return ImportSettings(
             kind=self.kind,
             family=self.family,
-            name=self.name or model_name(self.mesh),
+            name=self.name or model_name(self.files[0]),
             material=self.material.make(),
             mass=self.material.mass,
-            up=self.up or file_axes(self.mesh).up,
+            up=self.up or file_axes(self.files[0]).up,
             origin=self.origin or ("keep" if self.kind == "tool" else "base"),
             scale=self.scale,
             labels=self.label,
@@ -323,8 +334,8 @@ def write_model(options: ImportOptions, tell: Tell = silent) -> tuple[Path, dict
 
     settings = options.settings()
     _check_keypoints(options, settings)
-    tell(f"reading {options.mesh.name}")
-    mesh = read_mesh(options.mesh)
+    tell(f"reading {', '.join(file.name for file in options.files)}")
+    mesh = _read(options)
     if options.joint.moving is None:
         imported = import_mesh(mesh, settings, tell)
         report = report_of(imported)
@@ -335,8 +346,22 @@ def write_model(options: ImportOptions, tell: Tell = silent) -> tuple[Path, dict
         imported = jointed.base
         report = jointed_report(jointed, options.joint)
     folder = imported.model.folder(options.output)
-    write_imported(imported.model, folder, {"mesh": options.mesh.name, **report})
+    write_imported(imported.model, folder, {**_source(options), **report})
     return folder, report
+
+
+def _read(options: ImportOptions) -> "RawMesh":
+    from fleet_tools.studio.importing.mesh_file import read_mesh
+    from fleet_tools.studio.importing.scan_files import is_scan
+    from fleet_tools.studio.importing.scan_surface import scanned_mesh
+
+    first, *others = options.files
+    if others or is_scan(first):
+        return scanned_mesh(options.files, options.scan)
+    if options.scan != ScanSettings():
+        given = " ".join(f"--{name.replace('_', '-')}" for name in options.scan.model_fields_set)
+        raise ConfigError(f"{first} is a mesh, not a scan: leave out {given}.")
+    return read_mesh(first)
 
 
 def _check_moving(options: ImportOptions) -> None:
@@ -347,13 +372,19 @@ def _check_moving(options: ImportOptions) -> None:
     given = options.scale.scale is not None and options.up is not None
     if moving is None or given or not moving.is_file():
         return
-    first = options.mesh
+    first = options.files[0]
     one, other = file_axes(first), file_axes(moving)
     if other.unit is not None and one != other:
         raise ConfigError(
             f"{moving} ({other.words}) has other coordinates than {first} ({one.words}). Export "
             "both in the same way, or give --scale and --up for both."
         )
+
+
+def _source(options: ImportOptions) -> dict[str, Any]:
+    """Returns the names of the files, for the folder's record."""
+    first, *others = options.files
+    return {"views": [file.name for file in options.files]} if others else {"mesh": first.name}
 
 
 def _check_keypoints(options: ImportOptions, settings: ImportSettings) -> None:

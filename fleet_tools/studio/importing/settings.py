@@ -13,7 +13,7 @@ from tyro.conf import UseAppendAction
 from fleet_tools.assets.model_description import Material
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.values import Count, Positive, Vector3
+from fleet_tools.config.values import Count, NonNegative, Positive, Vector3
 from fleet_tools.sim.catalog import Kind, UpAxis
 from fleet_tools.utils.option_parser import notation
 
@@ -216,6 +216,16 @@ class GeometrySettings(OptionGroup):
     """Largest bulge of a convex piece beyond the mesh, relative to the size of the mesh."""
     tolerance: Positive = 0.001
     """Distance from a convex piece, m, that its simplified collision geometry aims at."""
+
+
+class ScanSettings(OptionGroup):
+    """Point clouds of a scan, each file a view, in one frame; lengths are in their unit."""
+
+    voxel: Positive | None = None
+    """Size of the smallest details (default: 1/256 of the longest side, or the spacing of points).
+    """
+    max_unseen: NonNegative = 0.05
+    """Largest share of the surface that no point is near to; it is closed smoothly."""
 
 
 @dataclass(frozen=True)

@@ -290,7 +290,7 @@ class MeshSubject:
             pydantic.ValidationError: There is neither a mass nor a material.
         """
         return ImportOptions(
-            mesh=self.file,
+            files=(self.file,),
             kind=self.kind,
             family=self.family,
             output=self.output,

@@ -165,7 +165,7 @@ end_header
         ("cut.stl", b"\0" * 90, "no triangles|cannot be read"),
         ("five.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0\n 0\nf 1 2 3\n", "cannot be read as OBJ"),
         ("text.obj", b"not a mesh", "no triangles|cannot be read"),
-        ("points.ply", POINTS_PLY, "holds no triangles"),
+        ("points.ply", POINTS_PLY, "open3d is needed|no extent|has 1 point"),
         ("cut.glb", b"glTF\2\0\0\0", "cannot be read"),
         ("part.step", b"x", r"Unknown mesh format: 'step'.*Known: dae, glb"),
         ("wrong.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "damaged|cannot be read"),
