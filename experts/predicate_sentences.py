@@ -1,21 +1,17 @@
 """Success predicates of a task as English sentences."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from fleet_tools.config.predicates import (
-    AtGoal,
     AxisUpright,
-    BodyMoved,
     CausedByPart,
     Contact,
-    InRegion,
     JointDisplacement,
     KeypointOverPlace,
     KeypointRaised,
     KeypointsNear,
     KeypointsParted,
-    OnBody,
     Predicate,
     Still,
     UserFunction,
@@ -75,15 +71,6 @@ def sentence(predicate: Predicate, joint_unit: Callable[[str], str]) -> str:
             return f"every link of the object moves slower than {limit:g} m/s, seen from {frame}"
         case CausedByPart(part=part, change=change):
             return f"by the tool's `{part}` itself: {sentence(change, joint_unit)}"
-        case BodyMoved(body=body, at_least_m=least):
-            return f"{_body(body)} has moved by at least {amount(least)}"
-        case AtGoal(object=object, within_m=within, start_of=start, goal_m=goal):
-            target = f"where `{start}` was at the start" if goal is None else _point(goal)
-            return f"the object's `{object}` is within {amount(within)} of {target}"
-        case InRegion(object=object, low_m=low, high_m=high):
-            return f"the object's `{object}` is in the box from {_point(low)} to {_point(high)}"
-        case OnBody(body=body, on=on, at_least_m=least):
-            return f"{_body(body)} lies on {_body(on)}, at least {amount(least)} higher"
         case UserFunction(function=function):
             return f"the function `{function}` holds"
     raise TypeError(f"no sentence for {type(predicate).__name__}")
@@ -94,10 +81,6 @@ def amount(value: float, unit: str = "m") -> str:
     if unit == "m" and value < 1:
         return f"{1000 * value:g} mm"
     return f"{value:.4g} {unit}".rstrip()
-
-
-def _point(p_W: Sequence[float]) -> str:
-    return f"({', '.join(f'{each:g}' for each in p_W)}) m in the world"
 
 
 def _body(name: str) -> str:

@@ -1,6 +1,6 @@
 """Collects demonstrations by hand: `python -m fleet_tools.teleop --tool hammer`.
 
-Keyboard, gamepad and a gizmo in the browser, or a SpaceMouse, move the end effector. Episodes are
+Keyboard, gamepad and a gizmo in the browser move the end effector. Episodes are
 stored like any other policy's.
 """
 
@@ -56,16 +56,12 @@ class TeleopOptions(cli.Options):
     """Run each success again from its actions before it counts, and compare every bit."""
     port: Annotated[int, pydantic.Field(ge=0, lt=2**16)] = 8090
     """Port of the page; 0 takes a free one."""
-    spacemouse: bool = False
-    """Also read the SpaceMouse that is connected."""
 
 
 def _teleop(options: TeleopOptions) -> int:
     from fleet_tools.utils.libraries import require
 
     require("viser", "show the scene in the browser")
-    if options.spacemouse:
-        require("pyspacemouse", "read a SpaceMouse")
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
 
@@ -109,7 +105,6 @@ def _act(
             port=options.port,
             episodes=options.episodes,
             verify=options.verify,
-            spacemouse=options.spacemouse,
         ) as session:
             # Opened by the person: arguments of a browser are seen by other users of the machine.
             text = f"{env.task.description}\nAct at {session.url} (Ctrl-C ends)"

@@ -86,8 +86,6 @@ class ViewOptions(cli.Options):
     """Name of a camera of the task, or "third", for a video (default: third)."""
     plain: bool = False
     """Do not draw keypoints, plan, path and point cloud, as in videos."""
-    annotated: bool = False
-    """Draw them in a video, too, with a caption."""
 
     @pydantic.model_validator(mode="after")
     def _fitting_video(self) -> Self:
@@ -95,8 +93,6 @@ class ViewOptions(cli.Options):
             for name in ("fps", "size", "camera"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"--{name} is for videos; give --output a {VIDEO} file")
-        if self.plain and self.annotated:
-            raise ValueError("give one of --plain and --annotated")
         smallest, largest = SIZES
         if self.size is not None and not all(
             smallest <= length <= largest and length % 2 == 0 for length in self.size
@@ -212,7 +208,7 @@ def _write_video(options: ViewOptions, source: "EpisodeSource", output: Path) ->
 
     given = {name: getattr(options, name) for name in ("fps", "size", "camera")}
     chosen = {name: value for name, value in given.items() if value is not None}
-    shot = Shot(**chosen, annotated=options.annotated)
+    shot = Shot(**chosen)
     check_camera(source.env.task, shot.camera)
     episodes: list[Episode] = []
     with open_video(output, shot.fps) as add_frame:

@@ -130,16 +130,16 @@ class ServerConfig(Value):
     """Optimizer of the server, which takes a step towards each merge; see `server_optimizer`.
 
     Attributes:
-        optimizer: "momentum" (FedAvgM), or "adam", "yogi" and "adagrad" (FedOpt).
+        optimizer: "momentum" (FedAvgM) or "adam" (FedAdam).
         learning_rate: Factor of each step. With "momentum" of 0, a factor of 1 takes the merge as
             it is.
         momentum: Fraction of the last step that is added.
-        second_momentum: Fraction of the last variance that is kept, with "adam" and "yogi".
+        second_momentum: Fraction of the last variance that is kept, with "adam".
         smallest_step: Number added to square roots of variances. If a weight changes by less, its
             step is smaller than the learning rate.
     """
 
-    optimizer: Literal["momentum", "adam", "yogi", "adagrad"] = "momentum"
+    optimizer: Literal["momentum", "adam"] = "momentum"
     learning_rate: Positive = 1.0
     momentum: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.9
     second_momentum: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.99

@@ -1,11 +1,11 @@
 """Optimizers of the server, which takes a step towards a round's merge.
 
 Steps towards averages are FedAvg (McMahan et al. 2017), with momentum FedAvgM (Hsu et al. 2019).
-Adaptive steps are FedAdam, FedYogi and FedAdagrad (Reddi et al. 2021, Algorithm 2, without bias
-correction). Any other merge may replace the average.
+Adaptive steps are FedAdam (Reddi et al. 2021, Algorithm 2, without bias correction). Any other
+merge may replace the average.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 
@@ -18,15 +18,6 @@ MOMENTUM, VARIANCE = "momentum", "variance"
 ServerState = Mapping[str, Tensors]
 """An optimizer's state between rounds: tensors like the weights, by `MOMENTUM` and `VARIANCE`;
 empty before its first step."""
-
-_Square = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
-
-_VARIANCES: Mapping[str, _Square] = {
-    "adagrad": lambda v, square, beta: v + square,
-    "adam": lambda v, square, beta: beta * v + (1 - beta) * square,
-    "yogi": lambda v, square, beta: v - (1 - beta) * square * torch.sign(v - square),
-}
-"""The next variance from the last one, the squared change and beta."""
 
 
 def server_step(
@@ -56,9 +47,8 @@ def server_step(
         else:
             momentum = config.momentum * momentum + (1 - config.momentum) * change
             variance = state[VARIANCE][name] if state else zero + config.smallest_step**2
-            variance = _VARIANCES[config.optimizer](
-                variance, change.square(), config.second_momentum
-            )
+            beta = config.second_momentum
+            variance = beta * variance + (1 - beta) * change.square()
             after[VARIANCE][name] = variance
             step = momentum / (variance.sqrt() + config.smallest_step)
         after[MOMENTUM][name] = momentum

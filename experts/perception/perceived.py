@@ -18,9 +18,7 @@ import numpy as np
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.config.predicates import (
-    AtGoal,
     AxisUpright,
-    InRegion,
     KeypointOverPlace,
     KeypointRaised,
     KeypointsNear,
@@ -134,7 +132,7 @@ SIZED_ERROR_DEG = 2.0
 
 JUDGED = (
     *(KeypointsNear, KeypointsParted, KeypointRaised, KeypointOverPlace),
-    *(AxisUpright, AtGoal, InRegion),
+    AxisUpright,
 )
 """Predicates that follow from keypoints."""
 

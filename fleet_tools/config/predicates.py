@@ -7,17 +7,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from fleet_tools.config.values import Axis, Positive, Value, Vector3
-
-
-def _body_of_the_object(name: str) -> str:
-    return name if name == "object" else _link_of_the_object(name)
-
-
-def _link_of_the_object(name: str) -> str:
-    if not name.removeprefix("object/") or not name.startswith("object/"):
-        raise ValueError("expected object/<link>, the name of a link of the object")
-    return name
+from fleet_tools.config.values import Axis, Positive, Value
 
 
 def _module_and_function(name: str) -> str:
@@ -25,12 +15,6 @@ def _module_and_function(name: str) -> str:
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise ValueError("expected module:function, such as my_package.predicates:upside_down")
     return name
-
-
-ObjectBody = Annotated[str, pydantic.AfterValidator(_body_of_the_object)]
-"""The object, or a link of it: "object" or "object/<link>"."""
-ObjectLink = Annotated[str, pydantic.AfterValidator(_link_of_the_object)]
-"""A link of the object: "object/<link>"."""
 
 
 class JointDisplacement(Value):
@@ -136,83 +120,6 @@ class CausedByPart(Value):
     """The change that the part must cause; its threshold may leave a share to everything else."""
 
 
-class BodyMoved(Value):
-    """A body has moved since the start by at least a distance, in any direction.
-
-    A link is where its centre of mass is, so that a turn about it is no motion; of "object", the
-    link that has moved farthest counts.
-    """
-
-    type: Literal["body_moved"]
-    body: ObjectBody
-    """The object or a link of it: `object` or `object/<link>`."""
-    at_least_m: Positive
-    """Least distance from the start."""
-
-
-class AtGoal(Value):
-    """An object keypoint is within a distance of a goal, given in one of two ways."""
-
-    type: Literal["at_goal"]
-    object: str
-    """Keypoint of the object."""
-    goal_m: Vector3 | None = None
-    """The goal in the world."""
-    start_of: str | None = None
-    """Object keypoint that was at the goal when the episode started."""
-    within_m: Positive
-    """Largest distance from the goal."""
-
-    @pydantic.model_validator(mode="after")
-    def _one_goal(self):
-        if (self.goal_m is None) == (self.start_of is None):
-            raise ValueError("give either `goal_m` (a point) or `start_of` (an object keypoint)")
-        return self
-
-
-class InRegion(Value):
-    """An object keypoint is in a box whose edges are parallel to the world's axes."""
-
-    type: Literal["in_region"]
-    object: str
-    """Keypoint of the object."""
-    low_m: Vector3
-    """Corner of the box with the least coordinates, in the world."""
-    high_m: Vector3
-    """The opposite corner."""
-
-    @pydantic.model_validator(mode="after")
-    def _has_volume(self):
-        for axis, low, high in zip("xyz", self.low_m, self.high_m, strict=True):
-            if low >= high:
-                raise ValueError(f"low_m must be less than high_m in {axis}; {low:g} >= {high:g}")
-        return self
-
-
-class OnBody(Value):
-    """A link of the object lies on another link, and not on the table.
-
-    The two are in contact, the centre of mass of the upper one is higher by at least a given
-    distance (which excludes that they touch side by side). The upper one does not touch the
-    table. Whether something holds it, and whether it is at rest, is for `contact` and `still` to
-    say; so is what lies on the table or on the tool.
-    """
-
-    type: Literal["on_body"]
-    body: ObjectLink
-    """The upper link: `object/<link>`."""
-    on: ObjectLink
-    """The lower link: `object/<link>`."""
-    at_least_m: Positive
-    """Least height of one centre of mass above the other."""
-
-    @pydantic.model_validator(mode="after")
-    def _two_links(self):
-        if self.body == self.on:
-            raise ValueError(f"{self.body!r} cannot lie on itself; give two links")
-        return self
-
-
 class UserFunction(Value):
     """Your own function holds: function(initial, now, **kwargs) returns a bool or a Verdict.
 
@@ -240,10 +147,6 @@ Predicate = Annotated[
     | Contact
     | Still
     | CausedByPart
-    | BodyMoved
-    | AtGoal
-    | InRegion
-    | OnBody
     | UserFunction,
     pydantic.Field(discriminator="type"),
 ]

@@ -4,12 +4,11 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 import pydantic
 from tyro.conf import Positional, arg
 
-from fleet_tools.config.values import Count, Seed
 from fleet_tools.dataset.export import FormatName
 from fleet_tools.envs.mode_options import EnvArgument, ObsModeOption
 from fleet_tools.parallel.workers import WorkerOptions
@@ -21,21 +20,6 @@ class InfoOptions(cli.Options):
 
     dataset: Annotated[Path, Positional]
     """Folder of the dataset."""
-    output: Path | None = None
-    """Image with some of its episodes and its distributions (.png, .jpg, .pdf or .svg)."""
-    episodes: Count | None = None
-    """Number of episodes in the image (default: 4)."""
-    seed: Seed | None = None
-    """Seed of the draw of episodes in the image (default: 0)."""
-
-    @pydantic.model_validator(mode="after")
-    def _require_output(self) -> Self:
-        if self.output is None and (self.episodes, self.seed) != (None, None):
-            raise ValueError(
-                "--episodes and --seed select the episodes of an image; give --output, the image "
-                "file"
-            )
-        return self
 
 
 class ObserveOptions(cli.Options):
@@ -92,14 +76,7 @@ def _info(options: InfoOptions) -> int:
 
     dataset = Dataset(options.dataset)
     summary = summarize(dataset.folder, dataset.header, dataset.manifest())
-    if options.output is not None:
-        from fleet_tools.studio.pictures.contact_sheet import write_contact_sheet
-
-        records = dataset.draw(options.episodes or 4, options.seed or 0)
-        write_contact_sheet(options.output, dataset, records, quiet=options.quiet)
-        summary["image"] = str(options.output)
-    location = "" if options.output is None else f"\n  image in {options.output}"
-    options.report(summary, lambda: as_text(summary) + location)
+    options.report(summary, lambda: as_text(summary))
     return cli.OK
 
 

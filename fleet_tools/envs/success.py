@@ -11,18 +11,14 @@ from typing import TypeVar
 import numpy as np
 
 from fleet_tools.config.predicates import (
-    AtGoal,
     AxisUpright,
-    BodyMoved,
     CausedByPart,
     Contact,
-    InRegion,
     JointDisplacement,
     KeypointOverPlace,
     KeypointRaised,
     KeypointsNear,
     KeypointsParted,
-    OnBody,
     Predicate,
     Still,
     UserFunction,
@@ -95,29 +91,6 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
             return Verdict(
                 sufficient.holds and necessary.holds,
                 min(sufficient.progress, necessary.progress),
-            )
-        case BodyMoved(body=body, at_least_m=threshold):
-            names = now.links if body == "object" else [_link(body, now)]
-            moved = [math.hypot(*(now.links[k][0] - initial.links[k][0])) for k in names]
-            return _reaches(max(moved), threshold)
-        case AtGoal(object=object, goal_m=goal, start_of=start_of, within_m=within):
-            p_W_goal = np.array(goal) if start_of is None else _object_point(start_of, initial)
-            error = math.hypot(*(_object_point(object, now) - p_W_goal))
-            return _stays_below(error, within)
-        case InRegion(object=object, low_m=low, high_m=high):
-            p_W = _object_point(object, now)
-            outside = math.hypot(*(p_W - np.clip(p_W, low, high)))
-            # Progress is one half where the box is half its diagonal away.
-            radius = math.hypot(*np.subtract(high, low)) / 2
-            return _stays_below(radius + outside, radius)
-        case OnBody(body=body, on=support, at_least_m=threshold):
-            (p_W, _), (p_W_support, _) = (now.links[_link(name, now)] for name in (body, support))
-            touches = now.in_contact(body, support), not now.in_contact(body, "table")
-            return conjunction(
-                [
-                    *(Verdict(holds, float(holds)) for holds in touches),
-                    _reaches(p_W[2] - p_W_support[2], threshold),
-                ]
             )
         case BoundFunction():
             return _verdict(predicate, predicate(initial, now))
@@ -193,12 +166,6 @@ def _stays_below(value: float, limit: float) -> Verdict:
 
 def _object_point(name: str, state: WorldState) -> np.ndarray:
     return _named("keypoint of the object", name, state.p_W_object)
-
-
-def _link(body: str, state: WorldState) -> str:
-    """Returns the name of a link in the object's model from its name as a body."""
-    known = {f"object/{link}": link for link in state.links}
-    return _named("link of the object", body, known)
 
 
 def _distance(pair: tuple[str, str], state: WorldState) -> float:

@@ -45,11 +45,6 @@ def third_person_view(size: tuple[int, int] = PICTURE_SIZE) -> CameraView:
     return CameraView(THIRD, pinhole, look_at(EYE, TARGET), DEPTH_RANGE_M)
 
 
-def project(p_W: np.ndarray) -> np.ndarray:
-    """Projects points (..., 3) into the third-person view: pixels right and down, (..., 2)."""
-    return third_person_view().project(p_W)
-
-
 def open_meshcat() -> Meshcat:
     """Starts a Meshcat server whose camera looks from the third-person view.
 

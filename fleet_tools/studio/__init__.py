@@ -5,7 +5,7 @@
     labelling       keypoints and grasps by clicks on a mesh, in the browser (`label`)
     teleoperation   a person as a policy, in the browser (`teleop`)
     photographs     images of stored episodes by Blender (`photograph`)
-    pictures        recordings, videos, filmstrips and contact sheets (`view` and others)
+    pictures        recordings and videos (`view` and others)
 
 The benchmark itself imports nothing from here.
 """

@@ -80,9 +80,8 @@ OPTIONAL = (
     Library("tensorboard", "tensorboard", "tensorboard", "write curves"),
     Library("websockets", "websockets", "serve", "serve policies over a socket"),
     Library("viser", "viser", "browser", "show pages in the browser"),
-    Library("pyspacemouse", "pyspacemouse", "spacemouse", "read a SpaceMouse"),
     Library("flwr", "flwr", "flower", "run fleets over Flower"),
-    Library("PIL", "pillow", "video", "draw on images"),
+    Library("PIL", "pillow", "video", "scale and store images"),
     Library("av", "av", "video", "write videos"),
     Library("stable_baselines3", "stable-baselines3", "examples", "learn by reinforcement"),
     Library(

@@ -177,10 +177,6 @@ PREDICATES = [
     predicates.AxisUpright(type="axis_upright", object=("a", "b"), within_deg=1),
     predicates.Contact(type="contact", between=("tool", "table"), present=False),
     predicates.Still(type="still", seen_from="world", below_m_s=1),
-    predicates.BodyMoved(type="body_moved", body="object/nut", at_least_m=1),
-    predicates.AtGoal(type="at_goal", object="top", goal_m=(0, 0, 1), within_m=1),
-    predicates.InRegion(type="in_region", object="top", low_m=(0, 0, 0), high_m=(1, 1, 1)),
-    predicates.OnBody(type="on_body", body="object/a", on="object/b", at_least_m=1),
     predicates.UserFunction(type="function", function="own.module:holds"),
 ]
 

@@ -13,9 +13,7 @@ from fleet_tools.config.predicates import (
     AxisUpright,
     CausedByPart,
     Contact,
-    KeypointsNear,
     KeypointsParted,
-    OnBody,
     Predicate,
     Still,
 )
@@ -40,11 +38,6 @@ def contact(one: str, other: str, present: bool = True) -> str:
     return text(Contact(type="contact", between=(one, other), present=present))
 
 
-def near(seam: str) -> str:
-    return text(KeypointsNear(type="keypoints_near", tool="edge", object=seam, within_m=0.07))
-
-
-NEAR = {near("left_seam"), near("right_seam")}
 PARTED = text(KeypointsParted(type="keypoints_parted", objects=("left", "right"), at_least_m=0.05))
 CAUSED = text(
     CausedByPart(
@@ -181,28 +174,6 @@ def test_thrown(bench):
     assert not bench.succeeds(steps=18)
 
 
-def test_knocked_apart_without_the_blade(bench):
-    bench.enter(bench.start, left=(bench.pose("left", bench.start), 1.2 * bench.across))
-    assert not bench.succeeds(steps=9)
-    assert bench.violated() == {*NEAR, CAUSED}
-
-
-def test_parted_by_the_hand(bench):
-    """The blocks stand on both sides of the fingers, which push one of them aside."""
-    bench.enter(bench.success)
-    hand = bench.env.world_state().X_WE.translation() * [1, 1, 0]
-    R_WB = bench.pose("left", bench.success).rotation()
-    left = RigidTransform(R_WB, hand + (0.030 + 0.044) * bench.across)
-    right = RigidTransform(R_WB, hand - (0.025 + 0.044) * bench.across)
-    bench.enter(bench.success, left=left, right=right)
-    start = bench.env.world_state().p_W_object["left"]
-    assert not bench.succeeds(bench.action_across(0.01), steps=4)
-    assert np.linalg.norm(bench.env.world_state().p_W_object["left"] - start) > 0.02
-    assert NEAR | {contact("robot", "object", False)} <= bench.violated()
-    assert PARTED not in bench.violated()
-    assert not bench.succeeds()
-
-
 def test_touched_by_the_hand(bench):
     """The blade parted the blocks, but the hand rests against one."""
     bench.enter(bench.success)
@@ -246,25 +217,3 @@ def test_either_block_may_be_pushed(tmp_path):
     (tmp_path / "mirrored.yaml").write_text(mirrored)
     env = ToolUseEnv(str(tmp_path / "mirrored.yaml"))
     assert rollout(env, ExpertPolicy(env), seed=0).outcome == "success"
-
-
-# --- The blocks as a task of rearrangement --------------------------------------------------
-
-
-def test_a_block_lies_on_the_other_and_not_beside_it(bench):
-    bench.enter(bench.start)
-    foot, head = (bench.initial.p_W_object[name] for name in ("left_foot", "left"))
-    height = float(head[2] - foot[2])
-    on = OnBody(type="on_body", body="object/left", on="object/right", at_least_m=0.5 * height)
-    below = on.model_copy(update={"body": on.on, "on": on.body})
-    beside = judge(on, bench.initial, bench.env.world_state())
-    assert not beside.holds and beside.progress < 0.5
-    left, right = (bench.pose(link, bench.start) for link in ("left", "right"))
-    over = RigidTransform(left.rotation(), right.translation())
-    bench.enter(bench.start, left=moved(over, [0, 0, height + 0.001]))
-    verdicts = []
-    for _ in range(4):
-        bench.env.step(REST)
-        verdicts.append(judge(on, bench.initial, bench.env.world_state()))
-    assert verdicts[-1].holds and verdicts[-1].progress == 1.0
-    assert not judge(below, bench.initial, bench.env.world_state()).holds

@@ -233,7 +233,6 @@ def test_a_part_parts_no_more_than_it_adds_to_what_others_did(apart, by_part, by
 @pytest.mark.parametrize(
     ("data", "nearest"),
     [
-        ({"type": "body_moved", "body": "object/nale", "at_least_m": 1}, "object/nail"),
         ({"type": "joint_displacement", "joint": "slid", "at_least": 1}, "slide"),
         ({"type": "keypoints_near", "tool": "haed", "object": "head", "within_m": 1}, "head"),
         ({"type": "keypoints_near", "tool": "head", "object": "haed", "within_m": 1}, "head"),
@@ -246,13 +245,6 @@ def test_a_part_parts_no_more_than_it_adds_to_what_others_did(apart, by_part, by
             },
             "face",
         ),
-        ({"type": "at_goal", "object": "haed", "goal_m": [0, 0, 0], "within_m": 1}, "head"),
-        ({"type": "at_goal", "object": "head", "start_of": "bass", "within_m": 1}, "base"),
-        ({"type": "in_region", "object": "haed", "low_m": [0] * 3, "high_m": [1] * 3}, "head"),
-        (
-            {"type": "on_body", "body": "object/nail", "on": "object/blok", "at_least_m": 1},
-            "object/block",
-        ),
     ],
 )
 def test_a_name_that_does_not_exist_is_refused_with_the_nearest(data, nearest):
@@ -264,14 +256,6 @@ def test_a_name_that_does_not_exist_is_refused_with_the_nearest(data, nearest):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ({"type": "body_moved", "body": "tool", "at_least_m": 1}, "expected object/<link>"),
-        ({"type": "on_body", "body": "object", "on": "object/a", "at_least_m": 1}, "object/<link>"),
-        ({"type": "on_body", "body": "object/a", "on": "object/a", "at_least_m": 1}, "on itself"),
-        ({"type": "at_goal", "object": "head", "within_m": 1}, "either `goal_m`"),
-        ({"type": "at_goal", "object": "head", "within_m": 1, "goal_m": [0, 0, 0],
-          "start_of": "head"}, "either `goal_m`"),
-        ({"type": "in_region", "object": "head", "low_m": [0, 1, 0], "high_m": [1, 1, 1]},
-         "low_m must be less than high_m in y; 1 >= 1"),
         ({"type": "function", "function": "upside_down"}, "expected module:function"),
         ({"type": "function", "function": "a b:c"}, "expected module:function"),
         ({"type": "function", "function": ".a:c"}, "expected module:function"),

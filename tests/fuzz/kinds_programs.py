@@ -325,7 +325,7 @@ def _run(words: list[str]) -> tuple[Any, str]:
 LINES = (
     "collect --task absent.yaml --episodes 3 --output out --workers 0",
     "replay absent --episodes 3 --seed 1 --within 0.1 --workers 0 --json",
-    "dataset info absent --output a.png",
+    "dataset info absent",
     "dataset export absent --to minari --output out",
     "photograph absent --output out",
     "train --dataset absent --output out --epochs 2 --architecture gru --set body.width=8",
@@ -411,7 +411,7 @@ _VALUES = (
     *("1e-30", "1e30", "0", "-1", "center", "base", "hull", "refuse", "wood", "steel", "../x", "y"),
 )
 _OPTIONS = (
-    *("--density", "--friction", "--modulus", "--colour", "--material", "--grasp"),
+    *("--density", "--rigid", "--material", "--grasp"),
     *("--keypoint", "--moving-keypoint", "--fidelity", "--concavity", "--tolerance"),
     *("--voxel", "--kind", "--joint", "--limits", "--axis", "--height", "--size"),
 )

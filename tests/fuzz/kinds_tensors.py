@@ -156,7 +156,7 @@ def fleet_states(folder: Path) -> Subject:
     changes = {
         "training": {"epochs": 2, "batch_size": 8, "seed": 5},
         "merge_every": 1,
-        "server": {"optimizer": "yogi"},
+        "server": {"optimizer": "adam"},
     }
     assert fleet.main(fleet_cases.arguments(data, output, **changes)) == 0
     plan = fleet_cases.plan_of(data, **changes)

@@ -21,7 +21,6 @@ from fleet_tools.perception.display import (
     WIDTH,
     look_at,
     open_meshcat,
-    project,
     third_person_view,
 )
 from fleet_tools.perception.render_scene import RenderScene
@@ -107,7 +106,7 @@ def test_a_camera_looks_at_its_target_upright(eye: Point, target: Point) -> None
 
 def test_the_camera_looks_at_the_middle_of_the_image() -> None:
     center = [(WIDTH - 1) / 2, (HEIGHT - 1) / 2]
-    np.testing.assert_allclose(project(np.array(TARGET)), center, atol=1e-9)
+    np.testing.assert_allclose(VIEW.project(np.array(TARGET)), center, atol=1e-9)
 
 
 @needs_gl

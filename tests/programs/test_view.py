@@ -237,11 +237,10 @@ def test_live_view_plays_until_ctrl_c(quick_task):
 @needs_gl
 @pytest.mark.parametrize(
     ("options", "fps"),
-    [pytest.param([], 30, marks=pytest.mark.slow), (["--fps", "6", "--annotated"], 6)],
+    [pytest.param([], 30, marks=pytest.mark.slow), (["--fps", "6"], 6)],
 )
 def test_video_shows_every_frame(options, fps, quick_task, tmp_path):
     av = pytest.importorskip("av")
-    pytest.importorskip("PIL")
     file = tmp_path / "rollout.mp4"
     options += ["--task", quick_task, "--policy", "random", "--seed", "3", "--episodes", "2"]
     options += ["--size", "320x240"]

@@ -87,8 +87,7 @@ class ForeignTool:
     def import_options(self) -> list[str]:
         """Returns the options of the import that label its mesh."""
         options = ["--kind", "tool", "--family", self.family, "--name", self.name]
-        options += ["--mass", str(self.mass), "--scale", "m", "--modulus", str(self.modulus)]
-        options += ["--friction", str(self.friction)]
+        options += ["--mass", str(self.mass), "--scale", "m"]
         for name, position in self.keypoints.items():
             options += ["--keypoint", f"{name}={','.join(map(str, position))}"]
         return options

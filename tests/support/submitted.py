@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 from support import evaluated
 
@@ -197,26 +196,3 @@ def host_ran(root: Path, entry: Entry, evaluations: Sequence[Evaluation], **fact
     path = root / HOST / entry.name / VERIFICATION
     path.parent.mkdir(exist_ok=True)
     path.write_text(record.to_json())
-
-
-class QuittingPolicy:
-    """A policy that acts at random, and raises an error after a few steps.
-
-    Args:
-        env: The environment; it is not used.
-    """
-
-    STEPS = 5
-
-    def __init__(self, env: gymnasium.Env) -> None:
-        self.reset()
-
-    def reset(self, seed: int = 0) -> None:
-        self._generator = np.random.default_rng(seed)
-        self._remaining = self.STEPS
-
-    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        if self._remaining == 0:
-            raise RuntimeError("no more steps")
-        self._remaining -= 1
-        return self._generator.uniform(-1, 1, 6).astype(np.float32)

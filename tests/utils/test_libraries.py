@@ -40,7 +40,7 @@ def test_the_table_lists_exactly_what_the_extras_install():
 
 def test_the_extra_all_installs_every_extra_that_shares_its_environment():
     names = {name for each in map(Requirement, EXTRAS["all"]) for name in each.extras}
-    apart = {"all", "docs", "test", "dev", "flower", "spacemouse"}
+    apart = {"all", "docs", "test", "dev", "flower"}
     assert names == set(EXTRAS) - apart
     assert "pytest" in {Requirement(each).name for each in EXTRAS["all"]}
 

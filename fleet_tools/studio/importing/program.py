@@ -22,7 +22,6 @@ from fleet_tools.sim.catalog import Kind, UpAxis
 from fleet_tools.storage.atomic_files import replace_folder
 from fleet_tools.storage.strict_json import loads
 from fleet_tools.studio.importing.settings import (
-    ColourArgument,
     GeometrySettings,
     ImportSettings,
     JointSettings,
@@ -202,20 +201,14 @@ PLAIN = Material(1000.0, (0.6, 0.6, 0.62), modulus=1e8, friction=0.4, dissipatio
 
 
 class MaterialOptions(OptionGroup):
-    """Mass, colour and contact properties; one of --mass, --density and --material is needed."""
+    """Mass and material; one of --mass, --density and --material is needed."""
 
     mass: Positive | None = None
     """Mass, kg; --mass, --density or --material is needed."""
     density: Positive | None = None
     """Density, kg/m^3."""
     material: MaterialName | None = None
-    """Material, which gives density, colour and contact properties that are not given."""
-    colour: ColourArgument = None
-    """Red, green and blue, each from 0 to 1."""
-    friction: Positive | None = None
-    """Coulomb coefficient."""
-    modulus: Positive | None = None
-    """Hydroelastic modulus, Pa, of a compliant material."""
+    """Material, which gives colour, contact properties, and the density if none is given."""
     rigid: bool = False
     """Rigid, not compliant; contact with other rigid objects, such as the table, is then at points
     alone."""
@@ -228,8 +221,6 @@ class MaterialOptions(OptionGroup):
             )
         if self.mass is not None and self.density is not None:
             raise ValueError("--mass and --density contradict each other; give one of them")
-        if self.modulus is not None and self.rigid:
-            raise ValueError("--modulus and --rigid contradict each other; give one of them")
         return self
 
     def make(self) -> Material:
@@ -238,9 +229,7 @@ class MaterialOptions(OptionGroup):
         return replace(
             material,
             density=self.density or material.density,
-            colour=self.colour or material.colour,
-            friction=self.friction or material.friction,
-            modulus=math.inf if self.rigid else self.modulus or material.modulus,
+            modulus=math.inf if self.rigid else material.modulus,
         )
 
 

@@ -93,13 +93,6 @@ def _scale(text: str) -> float | None:
         raise ValueError(f"expected auto, {', '.join(UNITS)}, or a number; given: {text}") from None
 
 
-def _colour(text: str) -> Vector3:
-    colour = _vector(text, "R,G,B")
-    if not all(0 <= component <= 1 for component in colour):
-        raise ValueError(f"expected R,G,B from 0 to 1; given: {text}")
-    return colour
-
-
 ModelName = Annotated[str, pydantic.AfterValidator(check_model_name)]
 """Name of a model or a family."""
 
@@ -118,9 +111,6 @@ ScaleArgument = Annotated[
     notation(_scale, "{auto," + ",".join(UNITS) + ",NUMBER}", lambda scale: str(scale or "auto")),
 ]
 """Metres per unit of a file; None is to be guessed."""
-
-ColourArgument = Annotated[Vector3 | None, notation(_colour, "R,G,B")]
-"""Red, green and blue, from 0 to 1."""
 
 VectorArgument = Annotated[
     Vector3,

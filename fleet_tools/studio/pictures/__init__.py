@@ -1,1 +1,1 @@
-"""Views of episodes and datasets: recordings in Meshcat, videos, contact sheets."""
+"""Views of episodes and datasets: recordings in Meshcat, videos."""

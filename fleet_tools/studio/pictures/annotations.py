@@ -37,12 +37,6 @@ class VisiblePoints:
     tool: np.ndarray
     object: np.ndarray
 
-    def moved(self, motion: "PairMotion") -> "VisiblePoints":
-        """Returns the cloud whose parts have moved."""
-        return VisiblePoints(
-            motion.tool.multiply(self.tool.T).T, motion.object.multiply(self.object.T).T
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class PairMotion:
@@ -97,7 +91,6 @@ def annotate(
     env: gymnasium.Env,
     observation: Mapping[str, np.ndarray],
     policy: Policy | None = None,
-    now: WorldState | None = None,
 ) -> Annotations:
     """Returns the annotations of a moment.
 
@@ -105,17 +98,14 @@ def annotate(
         env: An environment of this package, in an episode.
         observation: The last observation; its "point_cloud" is drawn if it has one.
         policy: The policy that acts; its `plan` is drawn if it has one.
-        now: The state at a later moment within the step; if None, the observation is the present.
     """
     env = unwrap(env)
-    observed, acting = env.world_state(), _acting_keypoint(env.task)
-    state = observed if now is None else now
+    state, acting = env.world_state(), _acting_keypoint(env.task)
     plan = getattr(policy, "plan", None)
     p_EActing = state.in_end_effector(state.p_W_tool)[acting]
     cloud = None
     if "point_cloud" in observation:
-        cloud = _cloud(observation["point_cloud"], observed)
-        cloud = cloud if now is None else cloud.moved(PairMotion.between(observed, now))
+        cloud = _cloud(observation["point_cloud"], state)
     return Annotations(
         tool=state.p_W_tool,
         object=state.p_W_object,

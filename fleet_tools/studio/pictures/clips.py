@@ -17,8 +17,11 @@ from fleet_tools.leaderboard.standings import Standing
 from fleet_tools.perception.opengl import require_driver
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.studio.pictures.filming import require_video, write_video
-from fleet_tools.studio.pictures.filmstrip import HEIGHT, LEFT, TOP, WIDTH
 from fleet_tools.studio.pictures.recording import PlannedEpisode, render_frame, run_observed
+from fleet_tools.utils.libraries import require
+
+TOP, LEFT, HEIGHT, WIDTH = 80, 185, 355, 360
+"""Part of the third-person view in which the scene is, pixels."""
 
 CLIP_WIDTH, CLIP_HEIGHT = 192, 192
 """Size of a task's view in a clip, pixels."""
@@ -56,6 +59,7 @@ def require_clips() -> None:
         MissingLibraryError: They cannot; the message says what to install.
     """
     require_video()
+    require("PIL", "scale images")
     require_driver()
 
 

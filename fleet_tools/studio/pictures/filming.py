@@ -13,20 +13,10 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.storage.atomic_files import atomic_write
-from fleet_tools.studio.pictures.annotations import (
-    OBJECT_COLOR,
-    PLANNED_COLOR,
-    TOOL_COLOR,
-    TRAVELLED_COLOR,
-    Annotations,
-    annotate,
-    present_state,
-)
 from fleet_tools.studio.pictures.recording import PlannedEpisode, run_observed
 from fleet_tools.utils.libraries import require
 
@@ -42,13 +32,11 @@ class Shot:
             updates, 4 ms apart, that is not earlier than they are.
         size: Width and height of the frames, pixels.
         camera: "third", or the name of a camera of the task.
-        annotated: Whether keypoints, the plan, the path, the point cloud and a caption are drawn.
     """
 
     fps: float = 30
     size: tuple[int, int] = (WIDTH, HEIGHT)
     camera: str = THIRD
-    annotated: bool = False
 
 
 def film(
@@ -69,29 +57,16 @@ def film(
     Raises:
         ConfigError: The environment has another render mode.
         UnknownNameError: There is no such camera.
-        MissingLibraryError: Annotations are asked for, and Pillow is absent.
     """
     env = unwrap(env)
     rate_hz = env.task.control_rate_hz
     count = steps = 0
-    last: dict[str, np.ndarray] = {}
-    travelled: list[np.ndarray] = []
 
-    def frame(now: Simulation | None) -> np.ndarray:
-        view = env.find_view(shot.camera, shot.size)
-        image = env.image(view)
-        if not shot.annotated:
-            return image
-        state = None if now is None else present_state(now)
-        annotations = annotate(env, last, planned.policy, state)
-        travelled.append(annotations.acting)
-        return draw_on_image(image, view, annotations, np.array(travelled), planned.title)
-
-    def catch_up(time: float, now: Simulation | None = None) -> None:
+    def catch_up(time: float) -> None:
         nonlocal count
         if count / shot.fps > time + _ROUNDING_S:
             return
-        present = frame(now)
+        present = env.image(env.find_view(shot.camera, shot.size))
         while count / shot.fps <= time + _ROUNDING_S:
             add_frame(present)
             count += 1
@@ -99,11 +74,10 @@ def film(
     def watch(simulation: Simulation) -> None:
         # The end of the step is shown once the policy has observed it.
         if simulation.time < simulation.steps / rate_hz - _ROUNDING_S:
-            catch_up(simulation.time, simulation)
+            catch_up(simulation.time)
 
-    def observe(observation: dict[str, np.ndarray]) -> None:
-        nonlocal last, steps
-        last = observation
+    def observe(_: dict[str, np.ndarray]) -> None:
+        nonlocal steps
         catch_up(steps / rate_hz)
         steps += 1
 
@@ -111,68 +85,16 @@ def film(
         return run_observed(env, planned, observe)
 
 
-def draw_on_image(
-    image: np.ndarray,
-    view: CameraView,
-    annotations: Annotations,
-    travelled: np.ndarray,
-    caption: str,
-) -> np.ndarray:
-    """Draws annotations onto an image.
-
-    Args:
-        image: (height, width, 3) uint8, as `env.image(view)` returns it.
-        view: Where its camera is.
-        annotations: Annotations of the same moment.
-        travelled: (k, 3), positions of the tool's acting keypoint so far, in the world, m.
-        caption: A line of text.
-
-    Returns:
-        A new image.
-
-    Raises:
-        MissingLibraryError: Pillow is absent.
-    """
-    require("PIL", "draw on images")
-    from PIL import Image, ImageDraw
-
-    canvas = Image.fromarray(image)
-    draw = ImageDraw.Draw(canvas, "RGBA")
-    if (cloud := annotations.cloud) is not None:
-        for points, color in ((cloud.tool, TOOL_COLOR), (cloud.object, OBJECT_COLOR)):
-            draw.point(_pixels(view, points), _rgba(color))
-    for points, color in ((annotations.planned, PLANNED_COLOR), (travelled, TRAVELLED_COLOR)):
-        if points is not None and len(points) > 1:
-            draw.line(_pixels(view, points), _rgba(color), width=2)
-    for keypoints, color in ((annotations.object, OBJECT_COLOR), (annotations.tool, TOOL_COLOR)):
-        for x, y in _pixels(view, np.array(list(keypoints.values()))):
-            draw.circle((x, y), 4, _rgba(color), outline=(255, 255, 255, 255))
-    draw.text((12, 10), caption, (40, 44, 52, 255), font_size=16)
-    return np.asarray(canvas)
-
-
-def _pixels(view: CameraView, p_W: np.ndarray) -> list[tuple[float, float]]:
-    """Returns the pixels of those points (n, 3) that are in front of the camera."""
-    uv = view.project(p_W)
-    return [(x, y) for x, y in uv[np.isfinite(uv).all(axis=1)].tolist()]
-
-
-def _rgba(color: Iterable[float]) -> tuple[int, int, int, int]:
-    red, green, blue = np.round(255.0 * np.array(list(color))).astype(int).tolist()
-    return red, green, blue, 220
-
-
 # --- Files ----------------------------------------------------------------------------------
 
 
 def require_video() -> None:
-    """Checks that annotated videos can be written.
+    """Checks that videos can be written.
 
     Raises:
-        MissingLibraryError: PyAV or Pillow is absent; the message says how to install it.
+        MissingLibraryError: PyAV is absent; the message says how to install it.
     """
     require("av", "write videos")
-    require("PIL", "write on videos")
 
 
 def write_video(

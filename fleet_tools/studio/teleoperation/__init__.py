@@ -1,1 +1,1 @@
-"""A person as a policy: keyboard, gamepad, SpaceMouse and a gizmo in the browser."""
+"""A person as a policy: keyboard, gamepad and a gizmo in the browser."""

@@ -14,7 +14,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import DiskError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
-from fleet_tools.studio.teleoperation.devices import Inputs, Request, SpaceMouse
+from fleet_tools.studio.teleoperation.devices import Inputs, Request
 from fleet_tools.studio.teleoperation.display import SceneView, TeleoperationDisplay
 from fleet_tools.studio.teleoperation.operator_policy import FRAME_S, OperatorPolicy, RealTime
 from fleet_tools.studio.teleoperation.page_server import PageServer
@@ -184,7 +184,6 @@ def open_session(
     port: int = 0,
     episodes: int | None = None,
     verify: bool = False,
-    spacemouse: bool = False,
     make_pace: Callable[[Inputs, float], RealTime] = RealTime,
 ) -> Iterator[TeleoperationSession]:
     """Opens a session; at its end, page and cameras are closed.
@@ -195,18 +194,15 @@ def open_session(
         port: Port of the page; 0 takes a free one.
         episodes: See `TeleoperationSession`.
         verify: See `TeleoperationSession`.
-        spacemouse: Whether to read the SpaceMouse that is connected.
         make_pace: Makes what decides when steps are due, from the devices and the duration of a
             step, s.
 
     Raises:
-        ConfigError: The port is taken, or there is no SpaceMouse.
+        ConfigError: The port is taken.
         MissingLibraryError: A library is absent.
     """
     inputs = Inputs()
     with contextlib.ExitStack() as stack:
-        if spacemouse:
-            stack.enter_context(SpaceMouse(inputs))
         pages = stack.enter_context(PageServer(inputs, port))
         scene_view = stack.enter_context(contextlib.closing(SceneView(inputs.drag)))
         display = TeleoperationDisplay(env, writer.header.local_spec(), inputs, pages, scene_view)

@@ -16,6 +16,7 @@ from support.processes import ROOT
 
 import fleet_tools  # noqa: F401 - registers the environments
 from fleet_tools.assets.__main__ import main
+from fleet_tools.assets.model_description import MATERIALS
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.importing import convex_decomposition
@@ -124,8 +125,8 @@ def test_a_hand_on_the_wrong_side_or_end_is_warned_of(mesh, tmp_path, capsys):
 
 
 def test_options_are_in_the_files(mesh, tmp_path, capsys):
-    grasp = ["--grasp=-0.01,0,0.002,0,0,10", "--material", "brass", "--modulus", "2e7"]
-    report = imported(capsys, mesh, *HAMMER, *grasp, "--friction", "0.7", "--output", tmp_path)
+    grasp = ["--grasp=-0.01,0,0.002,0,0,10", "--material", "brass", "--rigid"]
+    report = imported(capsys, mesh, *HAMMER, *grasp, "--output", tmp_path)
     model = load_model(Path(report["folder"]), "tool")
     assert model.labels.grasp.translation_m == (-0.01, 0, 0.002)
     assert model.labels.grasp.rpy_deg == (0, 0, 10)
@@ -133,7 +134,8 @@ def test_options_are_in_the_files(mesh, tmp_path, capsys):
     drake = "{https://drake.mit.edu}"
     for collision in ET.parse(model.file).getroot().iter("collision"):
         texts = {e.tag.removeprefix(drake): e.text for e in collision.iter()}
-        assert (texts["mu_static"], texts["hydroelastic_modulus"]) == ("0.7", "20000000")
+        assert float(texts["mu_static"] or "nan") == MATERIALS["brass"].friction
+        assert "rigid_hydroelastic" in texts and "hydroelastic_modulus" not in texts
 
 
 def test_keypoints_may_be_given_in_the_frame_of_the_mesh(mesh, tmp_path, capsys):

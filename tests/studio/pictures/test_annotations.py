@@ -1,14 +1,10 @@
-"""Annotations, drawn into Meshcat and onto images."""
+"""Annotations, drawn into Meshcat."""
 
 import numpy as np
-import pytest
 from support.meshcat_recordings import tracks
-from support.rendering import needs_gl
 
-from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
-from fleet_tools.sim.world_state import WorldState
+from fleet_tools.perception.point_cloud import OBJECT_MASK
 from fleet_tools.studio.pictures.annotations import annotate
-from fleet_tools.studio.pictures.filming import draw_on_image
 from fleet_tools.studio.pictures.recording import MeshcatDrawing
 
 
@@ -50,33 +46,3 @@ def test_cloud_in_the_frame_of_the_end_effector_is_drawn_in_the_world(hammer):
     np.testing.assert_allclose(cloud.object, list(state.p_W_object.values()), atol=1e-6)
     assert cloud.tool.shape == (0, 3)
     assert annotate(hammer, observation).cloud is None
-
-
-def test_points_move_with_the_tool_between_two_observations(hammer):
-    observation, _ = hammer.reset(seed=0)
-    before = hammer.world_state()
-    keypoints = before.in_end_effector(before.p_W_tool)
-    rows = np.array([[*p_E, TOOL_MASK] for p_E in keypoints.values()], np.float32)
-    moments: list[WorldState] = []
-    with hammer.watched(lambda simulation: moments.append(simulation.world_state())):
-        hammer.step(np.full(6, 0.5, np.float32))
-    hammer.reset(seed=0)
-    for now in moments[::7]:
-        cloud = annotate(hammer, observation | {"point_cloud": rows}, now=now).cloud
-        assert cloud is not None
-        np.testing.assert_allclose(cloud.tool, list(now.p_W_tool.values()), atol=1e-6)
-    assert np.linalg.norm(moments[-1].X_WE.translation() - before.X_WE.translation()) > 0.005
-
-
-@needs_gl
-def test_drawing_on_an_image_returns_a_new_one(make):
-    pytest.importorskip("PIL")
-    env = make(render_mode="rgb_array")
-    observation, _ = env.reset(seed=0)
-    view = env.find_view()
-    image = env.image(view)
-    before = image.copy()
-    drawn = draw_on_image(image, view, annotate(env, observation), np.zeros((0, 3)), "seed 0")
-    np.testing.assert_array_equal(image, before)
-    changed = (drawn != before).any(axis=2)
-    assert 0.0 < changed.mean() < 0.02

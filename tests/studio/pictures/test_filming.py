@@ -68,21 +68,12 @@ def test_plain_frames_are_the_pictures_at_their_times(env):
 
 
 @needs_gl
-def test_annotations_are_drawn_where_they_are_asked_for(env):
-    pytest.importorskip("PIL")
-    size = (160, 120)
-    (_, plain), (_, annotated) = (filmed(env, size=size, annotated=value) for value in (0, 1))
-    for one, other in zip(plain, annotated, strict=True):
-        assert 0.0 < (one != other).any(axis=2).mean() < 0.5
-
-
-@needs_gl
 def test_every_camera_of_the_task_films(env):
     pictures = [filmed(env, fps=1, camera=name)[1][0] for name in ("third", *env.task.cameras)]
     for k, one in enumerate(pictures):
         assert one.shape == (SMALL[1], SMALL[0], 3)
         assert all((one != other).any() for other in pictures[:k])
-    _, moving = filmed(env, camera="wrist", annotated=True)
+    _, moving = filmed(env, camera="wrist")
     assert (moving[0] != moving[-1]).any()
     with pytest.raises(UnknownNameError, match="Did you mean 'wrist'"):
         filmed(env, camera="wist")

@@ -1,6 +1,5 @@
-"""Keyboard, gamepad, SpaceMouse and gizmo: actions in their bounds, in the asked direction."""
+"""Keyboard, gamepad and gizmo: actions in their bounds, in the asked direction."""
 
-from dataclasses import dataclass, field
 from typing import get_args
 
 import numpy as np
@@ -144,30 +143,6 @@ def test_deflections_are_odd_and_increase(one, other):
     assert devices.deflection(1.0) == 1.0
     # Continuous: no step at the edge of the dead zone.
     assert devices.deflection(high) - devices.deflection(low) <= (high - low) * 1.2 + 1e-12
-
-
-# --- SpaceMouse -----------------------------------------------------------------------------
-
-
-@dataclass
-class State:
-    """What pyspacemouse 2.1 calls SpaceMouseState."""
-
-    x: float = 0.0
-    y: float = 0.0
-    z: float = 0.0
-    roll: float = 0.0
-    pitch: float = 0.0
-    yaw: float = 0.0
-    buttons: list[int] = field(default_factory=list)
-
-
-@given(st.lists(entries, min_size=6, max_size=6))
-def test_a_space_mouse_moves_entry_by_entry_and_its_buttons_ask(axes):
-    command = devices.command_of_spacemouse(State(*axes))
-    np.testing.assert_array_equal(command.twist, [devices.deflection(axis) for axis in axes])
-    for buttons, asked in (([], set()), ([1, 0], {"save"}), ([0, 1, 1], {"retry"})):
-        assert devices.requests_of_spacemouse(State(buttons=buttons)) == asked
 
 
 # --- Gizmo ----------------------------------------------------------------------------------
