@@ -30,9 +30,9 @@ from fleet_tools.utils.statistics import CONFIDENCE, adjusted_p_values
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "experiments" / "budget"
 TABLES = HERE.parent / "results" / "tables"
-PRIVACY = TABLES / "upload_privacy.md"
 SHOWN: dict[str, Any] = yaml.safe_load((HERE / "findings.yaml").read_text())
 JOINT, SERVER, RAW_DATA = "joint", "server", "raw data"
+_NEAR = 1.1  # uploads of one budget differ, since episodes are whole
 RAW, MERGE, LINES = "tab:blue", "tab:red", "0.3"
 FILL = {"one": MERGE, "five": "white"}  # by the number of networks
 
@@ -71,16 +71,16 @@ class Panel:
         return {a: row for a, row in self.shown.items() if a in arms and "raw_data" not in arms[a]}
 
     def raw_above(self, merge: Row) -> Row | None:
-        """Returns the best row of raw data with hardly more bytes than the merge; None if all fail.
+        """Returns the best row of raw data up to the next larger budget; None if all failed.
 
-        Each arm of raw data has its smallest budget at which robots upload no less than for the
-        merge, in the mean of seeds, or else all its data. So the comparison favours raw data.
+        The budget is the smallest one at which robots upload no less than for the merge. So the
+        comparison favours raw data.
         """
-        above = [
-            next((row for row in rows if row["uploaded"] >= merge["uploaded"]), rows[-1])
-            for rows in filter(None, map(self.rows, self.raw))
-        ]
-        return max(above, key=lambda row: row["success"]["rate"], default=None)
+        rows = [row for arm in self.raw for row in self.rows(arm)]
+        sizes = [row["uploaded"] for row in rows]
+        least = min((size for size in sizes if size >= merge["uploaded"]), default=max(sizes))
+        near = [row for row, size in zip(rows, sizes, strict=True) if size <= _NEAR * least]
+        return max(near, key=lambda row: row["success"]["rate"], default=None)
 
     def difference(self, row: Row, other: Row | None) -> dict[str, Any] | None:
         """Compares two rows, paired by seed and scene, see `compared`; None without pairs.
@@ -131,7 +131,7 @@ def read_panels(results: Path = RESULTS) -> dict[str, Panel]:
     return panels
 
 
-def table(panels: Mapping[str, Panel], privacy: Mapping[str, str]) -> str:
+def table(panels: Mapping[str, Panel], privacy: Mapping[str, Mapping[str, str]]) -> str:
     """Returns the table as Markdown.
 
     Differences are in points, with the 95% interval of each alone. All p-values are adjusted
@@ -139,7 +139,8 @@ def table(panels: Mapping[str, Panel], privacy: Mapping[str, str]) -> str:
 
     Args:
         panels: The panels by title.
-        privacy: By arm, how well attacks recognize episodes; if empty, its column is left out.
+        privacy: By title and arm, how well attacks recognize episodes; if empty, its column is
+            left out.
     """
     found = {
         (title, arm, to): difference
@@ -158,13 +159,13 @@ def table(panels: Mapping[str, Panel], privacy: Mapping[str, str]) -> str:
         for arm, row in panel.shown.items():
             words, uploads, networks = SHOWN["policies"][arm]
             size, rate = (
-                f"{row['uploaded'] / 1e3:,.0f}" * (arm in panel.experiment.arms),
+                f"{row['uploaded'] / 1e3:,.0f}" * (arm not in panel.experiment.references),
                 row["success"],
             )
             shown = f"{rate['rate']:.0%} ({rate['low']:.0%} to {rate['high']:.0%})"
             differences = (told.get((title, arm, to), "") for to in (JOINT, RAW_DATA))
             lines.append([words, uploads, size, networks, shown, *differences])
-            lines[-1] += [privacy.get(arm, "")] * bool(privacy)
+            lines[-1] += [privacy.get(title, {}).get(arm, "")] * bool(privacy)
     return "".join(f"| {' | '.join(each)} |\n" for each in lines)
 
 
@@ -173,6 +174,15 @@ def _difference(found: Mapping[str, Any], p: float) -> str:
     text = f"{middle} ({low} to {high})"
     text = f"**{text}**" if p < 1 - CONFIDENCE else text
     return f"{text}, p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"
+
+
+def attacks() -> dict[str, dict[str, str]]:
+    """Returns how well attacks recognize episodes, by title and arm; see `recognized`."""
+    return {
+        title: recognized(TABLES / shown["attacks"])
+        for title, shown in SHOWN["experiments"].items()
+        if "attacks" in shown
+    }
 
 
 def recognized(file: Path) -> dict[str, str]:
@@ -279,7 +289,7 @@ def main(results: Path = RESULTS, folder: Path = HERE, tables: Path = TABLES) ->
     """Writes the figure and the table to their folders."""
     panels = read_panels(results)
     folder.mkdir(parents=True, exist_ok=True)
-    text = table(panels, recognized(PRIVACY))
+    text = table(panels, attacks())
     (tables / "findings.md").write_text(text, encoding="utf-8")
     with style.context("default"):
         figure(panels).savefig(folder / "findings.png", dpi=150)

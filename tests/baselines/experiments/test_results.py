@@ -168,5 +168,5 @@ def test_the_table_of_what_we_found_is_that_of_the_stored_results():
     if not all((ROOT / f"experiments/{stem}.json").exists() for stem in stems):
         pytest.skip("its experiments have no results yet")
     tables = script["TABLES"]
-    text = script["table"](script["read_panels"](), script["recognized"](script["PRIVACY"]))
+    text = script["table"](script["read_panels"](), script["attacks"]())
     assert (tables / "findings.md").read_text(encoding="utf-8") == text
