@@ -28,7 +28,12 @@ from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils.crossed_statistics import crossed_interval
 
-STORED = sorted(path.with_suffix(".yaml") for path in ROOT.glob("experiments/**/*.json"))
+LAWS = "_law.json"  # predictions, see docs/results/scaling_law.py
+STORED = sorted(
+    path.with_suffix(".yaml")
+    for path in ROOT.glob("experiments/**/*.json")
+    if not path.name.endswith(LAWS)
+)
 
 
 def an_experiment(**content) -> Experiment:
