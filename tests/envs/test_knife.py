@@ -13,6 +13,7 @@ from fleet_tools.config.predicates import (
     AxisUpright,
     CausedByPart,
     Contact,
+    KeypointsNear,
     KeypointsParted,
     Predicate,
     Still,
@@ -38,6 +39,11 @@ def contact(one: str, other: str, present: bool = True) -> str:
     return text(Contact(type="contact", between=(one, other), present=present))
 
 
+def near(seam: str) -> str:
+    return text(KeypointsNear(type="keypoints_near", tool="edge", object=seam, within_m=0.07))
+
+
+NEAR = {near("left_seam"), near("right_seam")}
 PARTED = text(KeypointsParted(type="keypoints_parted", objects=("left", "right"), at_least_m=0.05))
 CAUSED = text(
     CausedByPart(
@@ -172,6 +178,28 @@ def test_thrown(bench):
     thrown = bench.pose("left", bench.success), 3 * v_W + [0, 0, 2.0]
     bench.enter(bench.success, left=thrown)
     assert not bench.succeeds(steps=18)
+
+
+def test_knocked_apart_without_the_blade(bench):
+    bench.enter(bench.start, left=(bench.pose("left", bench.start), 1.2 * bench.across))
+    assert not bench.succeeds(steps=9)
+    assert bench.violated() == {*NEAR, CAUSED}
+
+
+def test_parted_by_the_hand(bench):
+    """The blocks stand on both sides of the fingers, which push one of them aside."""
+    bench.enter(bench.success)
+    hand = bench.env.world_state().X_WE.translation() * [1, 1, 0]
+    R_WB = bench.pose("left", bench.success).rotation()
+    left = RigidTransform(R_WB, hand + (0.030 + 0.044) * bench.across)
+    right = RigidTransform(R_WB, hand - (0.025 + 0.044) * bench.across)
+    bench.enter(bench.success, left=left, right=right)
+    start = bench.env.world_state().p_W_object["left"]
+    assert not bench.succeeds(bench.action_across(0.01), steps=4)
+    assert np.linalg.norm(bench.env.world_state().p_W_object["left"] - start) > 0.02
+    assert NEAR | {contact("robot", "object", False)} <= bench.violated()
+    assert PARTED not in bench.violated()
+    assert not bench.succeeds()
 
 
 def test_touched_by_the_hand(bench):

@@ -171,6 +171,14 @@ def test_thrown_up(env, held):
     assert outcome == "running" and all(violated(env, state) for state in states)
 
 
+def test_thrown_up_from_the_blade(env, held):
+    env.set_state(held)
+    X_WO = env.world_state().X_WO
+    states, outcome = follow(env, placed(env, held, X_WO, v_WO=(0, 0, 2.0)), steps=SECOND)
+    assert outcome == "running" and not states[0].in_contact("object", "tool")
+    assert "contact" in violated(env, states[0])
+
+
 @pytest.mark.parametrize(("by_m", "expected"), [(-0.4, "object_lost"), (-0.03, "running")])
 def test_fallen_through_blade_or_table(env, held, by_m, expected):
     env.set_state(held)

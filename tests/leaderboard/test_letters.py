@@ -45,6 +45,15 @@ def test_letters_are_in_the_order_of_the_items(graph):
     assert [*first] == sorted(first)
 
 
+def test_known_cases():
+    assert compact_letters(0, set()) == []
+    assert compact_letters(3, set()) == ["a", "b", "c"]
+    assert compact_letters(3, {(0, 1), (0, 2), (1, 2)}) == ["a", "a", "a"]
+    assert compact_letters(4, {(0, 1), (1, 2), (2, 3)}) == ["a", "ab", "bc", "c"]
+    many = compact_letters(28, set())
+    assert many[25:] == ["z", "a1", "b1"]
+
+
 def tables(successes: int, failed: int = 0, runs: int = 1) -> list[np.ndarray]:
     """Returns outcomes in two strata of 20 scenes, of which the first ones have no trial."""
     row = [np.nan] * failed + [1.0] * (successes - failed) + [0.0] * (20 - successes)

@@ -16,7 +16,16 @@ from fleet_merging.errors import (
     MergingError,
     ModelMismatchError,
     UnknownChoiceError,
+    UnsoundMergeError,
 )
+
+
+@pytest.mark.parametrize("how", ["nan", "reshape", "drop", "more"])
+def test_what_ruins_a_parameter_is_not_returned(how):
+    models = [network(seed) for seed in range(2)]
+    with pytest.raises(UnsoundMergeError):
+        merge("merging_support.merge_problems:poisoned", models, example=torch.randn(4, 5), how=how)
+
 
 TWO = [network(0), network(1)]
 

@@ -142,12 +142,21 @@ def test_options_are_checked(texts, message):
         read_options(find("fleet_merge"), texts)
 
 
-def test_a_method_that_ruins_a_parameter_stores_nothing(paths, capsys):
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("nan", "2.bias holds NaN"),
+        ("reshape", "2.weight is float64 (32, 24)"),
+        ("drop", "0.bias is missing"),
+        ("more", "more does not belong"),
+    ],
+)
+def test_a_method_that_ruins_a_parameter_stores_nothing(how, message, paths, capsys):
     code, output = run(
-        paths, "--option", "how=nan", method="merging_support.merge_problems:poisoned"
+        paths, "--option", f"how={how}", method="merging_support.merge_problems:poisoned"
     )
     err = capsys.readouterr().err
-    assert code == 1 and "Not stored" in err and "2.bias holds NaN" in err
+    assert code == 1 and "Not stored" in err and message in err
     assert not output.exists()
 
 

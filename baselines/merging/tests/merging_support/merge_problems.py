@@ -73,12 +73,18 @@ def data() -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
 
 
 def poisoned(problem: MergeProblem, *, how: str = "nan") -> object:
-    """A method that poisons a parameter, or averages."""
+    """A method that drops, reshapes or poisons a parameter."""
     from fleet_merging import MergeResult
 
     state = problem.mean([problem.group.identity() for _ in problem.models])
     if how == "nan":
         state["2.bias"] = state["2.bias"] * torch.nan
+    elif how == "reshape":
+        state["2.weight"] = state["2.weight"].T
+    elif how == "drop":
+        del state["0.bias"]
+    elif how == "more":
+        state["more"] = torch.zeros(1)
     return MergeResult.network(state)
 
 
