@@ -47,7 +47,7 @@ class Panel:
     Attributes:
         experiment: The experiment.
         result: Its result.
-        raw: Its arms of raw data; the first one is the one of the experiment's own codec.
+        raw: Its arms of raw data.
     """
 
     experiment: Experiment
@@ -77,10 +77,12 @@ class Panel:
         comparison favours raw data.
         """
         rows = [row for arm in self.raw for row in self.rows(arm)]
+        if not rows:
+            return None
         sizes = [row["uploaded"] for row in rows]
         least = min((size for size in sizes if size >= merge["uploaded"]), default=max(sizes))
         near = [row for row, size in zip(rows, sizes, strict=True) if size <= _NEAR * least]
-        return max(near, key=lambda row: row["success"]["rate"], default=None)
+        return max(near, key=lambda row: row["success"]["rate"])
 
     def difference(self, row: Row, other: Row | None) -> dict[str, Any] | None:
         """Compares two rows, paired by seed and scene, see `compared`; None without pairs.
@@ -228,13 +230,14 @@ def figure(panels: Mapping[str, Panel]) -> Figure:
 def _plot(axes: Axes, title: str, panel: Panel) -> list[Label]:
     """Draws a panel, and returns the labels of its lines and points."""
     x, labels = [], []
-    for raw, line in zip(panel.raw, ("-", "--"), strict=False):
+    for raw, line in zip(panel.raw, itertools.cycle(("-", "--"))):
         rows = panel.rows(raw)
         sizes = [row["uploaded"] / 1e3 for row in rows]
         low, rate, high = ([row["success"][k] for row in rows] for k in ("low", "rate", "high"))
         axes.fill_between(sizes, low, high, color=RAW, alpha=0.15, linewidth=0)
         axes.plot(sizes, rate, color=RAW, marker=".", linestyle=line)
-        if middle := len(rows) // 2:
+        if rows:
+            middle = len(rows) // 2
             labels.append((SHOWN["policies"][raw][0], sizes[middle], rate[middle], RAW))
         x += sizes
     for arm, row in panel.merges.items():

@@ -167,11 +167,6 @@ def test_labels_of_losses_do_not_overlap(highest):
 
 def test_the_table_of_what_we_found_is_that_of_the_stored_results():
     script = runpy.run_path(str(ROOT / "docs/images/findings_images.py"))
-    panels = script["SHOWN"]["experiments"].values()
-    others = [stem for panel in panels for stem, _ in panel.get("others", {}).values()]
-    stems = [*(panel["result"] for panel in panels), *others]
-    if not all((ROOT / f"experiments/{stem}.json").exists() for stem in stems):
-        pytest.skip("its experiments have no results yet")
     tables = script["TABLES"]
     text = script["table"](script["read_panels"](), script["attacks"]())
     assert (tables / "findings.md").read_text(encoding="utf-8") == text
