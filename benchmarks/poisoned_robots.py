@@ -97,7 +97,8 @@ def ruined_data(folder: str, output: Path) -> str:
         folder: Folder of the dataset.
         output: Folder of the copy.
     """
-    source, copy = Dataset(folder), output / "ruined" / Path(folder).name
+    source = Dataset(folder)
+    copy = output / "ruined" / Path(folder).as_posix().strip("/").replace("/", "_")
     if source.header.task.name != RUINED:
         return folder
     with DatasetWriter(copy, source.header) as writer:
