@@ -66,9 +66,8 @@ METHODS: dict[str, dict[str, Keys]] = {
     "naive_average": {
         rule: COMMON | {"method": "naive_average" if rule == "mean" else rule} for rule in RULES
     },
-    "head_refit of base": {
-        rule: COMMON | {"method": "head_refit", "options": {"of": "base", "rule": rule}}
-        for rule in RULES
+    "head_refit": {
+        rule: COMMON | {"method": "head_refit", "options": {"rule": rule}} for rule in RULES
     },
     "concatenation": {NO_RULE: {"last_method": "concatenation"}},
     "density_gated_ensemble": {NO_RULE: {"last_method": "density_gated_ensemble"}},
@@ -77,11 +76,9 @@ METHODS: dict[str, dict[str, Keys]] = {
         NO_RULE: {
             "last_method": "distillation",
             "last_options": {
-                "teacher": "concatenation",
-                "start": "structured_compression",
-                "mixtures": 8,
-                "states": 60000,
-                "steps": 4000,
+                "mixtures": 32,
+                "states": 200000,
+                "steps": 20000,
                 "batch": 512,
             },
         }

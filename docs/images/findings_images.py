@@ -153,8 +153,8 @@ def table(panels: Mapping[str, Panel], privacy: Mapping[str, Mapping[str, str]])
     }
     adjusted = adjusted_p_values([each["p"] for each in found.values()])
     told = {key: _difference(found[key], p) for key, p in zip(found, adjusted, strict=True)}
-    head = ["policy", "a robot uploads", "kB", "networks", "success", "less joint training",
-            "less raw data", *["membership"] * bool(privacy)]  # fmt: skip
+    head = ["policy", "a robot uploads", "kB", "networks", "success", "minus joint training",
+            "minus raw data", *["membership"] * bool(privacy)]  # fmt: skip
     lines = [head, ["---"] * len(head)]
     for title, panel in panels.items():
         lines.append([f"**{title}**", *[""] * (len(head) - 1)])
