@@ -473,9 +473,10 @@ def _median_error(guesses: Any, X: np.ndarray, chosen: np.ndarray) -> float:
 def _attacked_mixture(
     plan: FleetPlan, upload: Upload, own: Sequence[KnownEpisode]
 ) -> tuple[Score, dict[str, Any]]:
-    """Attacks by the density of an episode's pairs of states, and by the nearest mean."""
+    """Attacks by the density of an episode's states or pairs of them, and by the nearest mean."""
     ((query, mixture),) = upload.answers
-    n = mixture.means.shape[1] // 2
+    size = mixture.means.shape[1]
+    n = size // (1 + mixture.consecutive)
     axes = np.eye(n) if mixture.axes is None else mixture.axes.double().numpy()
     means, weights = mixture.means.double().numpy(), mixture.weights.double().log().numpy()
     ridge = _ridge(plan.config)
@@ -488,7 +489,7 @@ def _attacked_mixture(
 
     def score(episode: KnownEpisode) -> float:
         x = states(episode) @ np.linalg.pinv(axes).T
-        pairs = np.concatenate([x[:-1], x[1:]], 1)
+        pairs = np.concatenate([x[:-1], x[1:]], 1)[:, :size]
         logs = [
             log - each[1] - np.square((pairs - mean) @ each[0]).sum(1) / 2
             for log, mean, each in zip(weights, means, whiten, strict=True)

@@ -116,14 +116,14 @@ def test_fewer_bits_and_axes_are_fewer_bytes_and_worse_fits():
     assert len(encode({"a": moments}, UploadConfig(bits=4))) == sizes[1]  # moments have 8 at least
 
 
-@given(seed=SEEDS, bits=BITS)
-def test_a_mixture_stays_one_of_some_states(seed, bits):
+@given(seed=SEEDS, bits=BITS, consecutive=st.booleans())
+def test_a_mixture_stays_one_of_some_states(seed, bits, consecutive):
     generator = torch.Generator().manual_seed(seed)
     episodes = [torch.randn(6, 5, generator=generator).cumsum(0) for _ in range(12)]
     for rank in (0, 3):
-        mixture = measure_mixture(episodes, 2, 0, rank)
+        mixture = measure_mixture(episodes, 2, 0, rank, consecutive=consecutive)
         found = decode(encode(mixture, UploadConfig(bits=bits)))
-        checked_mixture(found, MixtureQuery(2, 0, rank))
+        checked_mixture(found, MixtureQuery(2, 0, rank, consecutive=consecutive))
         assert found.starts == mixture.starts and torch.equal(found.weights, mixture.weights)
         assert torch.allclose(found.means, mixture.means, atol=0.05)
 

@@ -1,4 +1,4 @@
-"""Mixtures of consecutive states: what is drawn from them, and who gives and takes them."""
+"""Mixtures of states or consecutive states: what is drawn from them, who gives and takes them."""
 
 from dataclasses import replace
 from typing import Any
@@ -122,6 +122,20 @@ def test_along_axes_states_are_what_they_are_in_fewer_numbers():
     assert torch.isfinite(still).all() and still[:, 3:].abs().max() < 1e-6
 
 
+@pytest.mark.parametrize("rank", [0, 2])
+def test_without_next_states_gaussians_are_the_marginals_of_those_of_pairs(rank):
+    pairs, states = (
+        measure_mixture(linear_episodes(40), 4, 0, rank, consecutive=consecutive)
+        for consecutive in (True, False)
+    )
+    n = rank or 3
+    assert torch.equal(states.weights, pairs.weights) and states.size == pairs.size == 3
+    torch.testing.assert_close(states.means, pairs.means[:, :n])
+    torch.testing.assert_close(states.covariances, pairs.covariances[:, :n, :n])
+    assert states.steps == pairs.steps
+    assert wire.size(states) < wire.size(pairs)
+
+
 @pytest.mark.parametrize("rank", [3, 0, 7])
 def test_as_many_axes_as_numbers_are_the_numbers(rank):
     episodes = linear_episodes(9)
@@ -200,7 +214,9 @@ def holder(**fields):
 def test_a_mixture_arrives_as_it_was_sent():
     mixture = measure_mixture(linear_episodes(9), 4, 0)
     along_axes = measure_mixture(linear_episodes(9), 4, 0, rank=2)
-    for value in (mixture, along_axes, MixtureQuery(4, 7), MixtureQuery(4, 7, 2)):
+    states = measure_mixture(linear_episodes(9), 4, 0, consecutive=False)
+    queries = MixtureQuery(4, 7), MixtureQuery(4, 7, 2), MixtureQuery(4, 7, consecutive=False)
+    for value in (mixture, along_axes, states, *queries):
         message = wire.encode(value)
         assert wire.size(value) == len(message)
         arrived = wire.decode(message)
@@ -244,6 +260,8 @@ HONEST = measure_mixture(linear_episodes(9), 4, 0)
         replace(HONEST, covariances=-HONEST.covariances),
         replace(HONEST, covariances=HONEST.covariances[:, :3]),
         replace(HONEST, axes=torch.ones(5, 3)),  # none were asked for
+        replace(HONEST, consecutive=False),
+        measure_mixture(linear_episodes(9), 4, 0, consecutive=False),
         StateMixture(1, torch.full((9,), 1 / 9), torch.zeros(9, 6), torch.zeros(9, 6, 6)),
     ],
 )
@@ -252,3 +270,9 @@ def test_liars_are_refused_by_name(lie):
     with pytest.raises(DataHolderError) as error:
         list(TrafficMeter().ask_mixtures([liar], [MixtureQuery(4, 0)]))
     assert error.value.holder is liar
+
+
+def test_pairs_are_refused_where_states_were_asked_for():
+    with pytest.raises(DataHolderError, match="m = n,"):
+        query = MixtureQuery(4, 0, consecutive=False)
+        list(TrafficMeter().ask_mixtures([Answering(HONEST)], [query]))

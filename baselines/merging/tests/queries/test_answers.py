@@ -130,12 +130,14 @@ def test_moments_of_any_data_are_taken(rows, extreme, noise, seed):
     count=st.integers(1, 9),
     rank=st.integers(0, 3),
     seed=st.integers(0, 99),
+    consecutive=st.booleans(),
 )
-def test_mixtures_of_any_data_are_taken(rows, steps, count, rank, seed):
+def test_mixtures_of_any_data_are_taken(rows, steps, count, rank, seed, consecutive):
     generator = torch.Generator().manual_seed(seed)
     episodes = [rows[torch.randint(len(rows), (own,), generator=generator)] for own in steps]
-    mixture = measure_mixture(episodes, count, seed, rank)
-    checked_mixture(mixture, MixtureQuery(count, seed, rank), Limits(steps=sum(steps)))
+    mixture = measure_mixture(episodes, count, seed, rank, consecutive=consecutive)
+    query = MixtureQuery(count, seed, rank, consecutive=consecutive)
+    checked_mixture(mixture, query, Limits(steps=sum(steps)))
 
 
 @given(

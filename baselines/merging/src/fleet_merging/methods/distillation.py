@@ -82,9 +82,9 @@ def distillation(
     Hinton et al., "Distilling the Knowledge in a Neural Network", 2015, on outputs. The network in
     training reads the problem's unlabelled `inputs`, or states drawn from the Gaussians of a
     density-gated ensemble. With `mixtures`, each data holder is asked once more, for Gaussians of
-    consecutive states. They give states, or sequences for models with a memory: see
-    `moments.mixture`. Adam descends, with a rate that falls to zero along a cosine. The result does
-    not depend on the order of the models.
+    states, or for models with a memory of consecutive states: see `moments.mixture`. Adam
+    descends, with a rate that falls to zero along a cosine. The result does not depend on the
+    order of the models.
 
     With encoders, states are features. All models, and the network in training, first get the
     start's encoders, which stay constant, see `common_encoders`. With heads that denoise, outputs
@@ -178,7 +178,9 @@ def _measured(
     holders = required(problem, "data_holders")
     of_features = (0, None) if problem.encoders is None else (rank, encoding)
     queries = [
-        MixtureQuery(count, content_seed(problem.seed, 3, digest(model)), *of_features)
+        MixtureQuery(
+            count, content_seed(problem.seed, 3, digest(model)), *of_features, problem.with_memory
+        )
         for model in problem.models
     ]
     found = list(meter.ask_mixtures(holders, queries))

@@ -1,9 +1,10 @@
-"""Gaussians of consecutive states: a data holder measures them, and states are drawn from them.
+"""Gaussians of states: a data holder measures them, and states are drawn from them.
 
-States are clustered. Each cluster has the mean and covariance of pairs of its states and the next
-ones. So a mixture describes where states lie, and how they change. Conditioned on a state, the
-Gaussian of pairs is a Gaussian of the next state. This is a switching linear model
-with Gaussian noise (Ghahramani and Hinton 2000), which takes the likeliest Gaussian of each state.
+States are clustered. Each cluster has the mean and covariance of its states, which suffice for
+models without a memory, or of pairs of a state and the next one. Pairs also describe how states
+change: conditioned on a state, the Gaussian of pairs is a Gaussian of the next state. This is a
+switching linear model with Gaussian noise (Ghahramani and Hinton 2000), which takes the likeliest
+Gaussian of each state.
 States of many numbers, such as an encoder's features, are described along their principal axes.
 """
 
@@ -40,14 +41,16 @@ _REACH = 3.0
 
 @dataclass(frozen=True, eq=False)
 class StateMixture:
-    """A mixture of K Gaussians of pairs of a state and the next one, by n coordinates of each.
+    """A mixture of K Gaussians of m numbers: n coordinates of a state, or of it and the next one.
 
     Attributes:
-        starts: Number of Gaussians of the first pairs of episodes; they come first.
-        weights: Fraction of the pairs in each Gaussian, (K,) float32.
-        means: Means of the pairs, (K, 2 n) float32.
-        covariances: Their covariances, (K, 2 n, 2 n) float32.
+        starts: Number of Gaussians of the first states of episodes; they come first.
+        weights: Fraction of the states in each Gaussian, (K,) float32. Last states of episodes do
+            not count.
+        means: Means, (K, m) float32.
+        covariances: Covariances, (K, m, m) float32.
         axes: The state of coordinates c is axes @ c, (size, n) float32; None if it is c.
+        consecutive: Whether Gaussians are of pairs, m = 2 n; else m = n.
     """
 
     starts: int
@@ -55,6 +58,7 @@ class StateMixture:
     means: torch.Tensor
     covariances: torch.Tensor
     axes: torch.Tensor | None = None
+    consecutive: bool = True
 
     @property
     def size(self) -> int:
@@ -63,7 +67,7 @@ class StateMixture:
 
     @property
     def _coordinates(self) -> int:
-        return self.means.shape[1] // 2
+        return self.means.shape[1] // (1 + self.consecutive)
 
     @property
     def steps(self) -> int:
@@ -75,7 +79,7 @@ class StateMixture:
         return self._whole(self._states_of(self.weights, count, generator)[0])
 
     def sequences(self, count: int, steps: int, generator: torch.Generator) -> torch.Tensor:
-        """Returns sequences of states, each from the beginning of an episode.
+        """Returns sequences of states of Gaussians of pairs, each from the beginning of an episode.
 
         Args:
             count: Number of sequences.
@@ -164,7 +168,12 @@ class StateMixture:
 
 
 def measure_mixture(
-    episodes: Sequence[torch.Tensor], count: int, seed: int, rank: int = 0
+    episodes: Sequence[torch.Tensor],
+    count: int,
+    seed: int,
+    rank: int = 0,
+    *,
+    consecutive: bool = True,
 ) -> StateMixture:
     """Returns the mixture of the states of episodes; each Gaussian has `LEAST_EPISODES`.
 
@@ -176,13 +185,15 @@ def measure_mixture(
         count: Largest number of Gaussians of first pairs of episodes, and of other pairs.
         seed: Seed of the clusters.
         rank: Number of principal axes that describe states; 0 takes their numbers.
+        consecutive: Whether to describe pairs of states, for sequences.
 
     Raises:
         MergeError: There are fewer than `LEAST_EPISODES` of at least two states, or a number is not
             finite.
     """
     first, rest, axes = clusters(episodes, count, seed, rank)
-    parts = [pairs for pairs, _ in (*first, *rest)]
+    size = first[0][0].shape[1] // (1 if consecutive else 2)
+    parts = [pairs[:, :size] for pairs, _ in (*first, *rest)]
     total = sum(map(len, parts))
     return StateMixture(
         len(first),
@@ -190,6 +201,7 @@ def measure_mixture(
         torch.stack([part.mean(0) for part in parts]).float(),
         torch.stack([_even(torch.cov(part.T, correction=0)) for part in parts]).float(),
         axes,
+        consecutive,
     )
 
 

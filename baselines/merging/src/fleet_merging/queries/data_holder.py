@@ -169,7 +169,9 @@ class LocalDataHolder:
         if query.model is not None:
             _require_known(query.model, self.model)
         states = self.episodes(query.model)
-        return measure_mixture(states, query.components, query.seed, query.rank)
+        return measure_mixture(
+            states, query.components, query.seed, query.rank, consecutive=query.consecutive
+        )
 
 
 def _require_known(state: State, model: torch.nn.Module) -> None:

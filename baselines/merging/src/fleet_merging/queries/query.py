@@ -96,19 +96,21 @@ MAX_COMPONENTS = 256
 
 @dataclass(frozen=True, eq=False)
 class MixtureQuery:
-    """A query for Gaussians of consecutive states, answered by a `StateMixture`.
+    """A query for Gaussians of states, answered by a `StateMixture`.
 
     Attributes:
         components: Largest number of Gaussians of first pairs of episodes, and of other pairs.
         seed: Seed of the clusters of states, at least 0.
         rank: Number of principal axes that describe states; 0 for their numbers.
         model: The model with the encoders, if states are features; None without encoders.
+        consecutive: Whether Gaussians are of pairs of states, for models with a memory.
     """
 
     components: int
     seed: int
     rank: int = 0
     model: State | None = None
+    consecutive: bool = True
 
     def require_possible(self) -> None:
         """Checks the numbers.

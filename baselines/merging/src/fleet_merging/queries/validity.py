@@ -274,24 +274,26 @@ def checked_mixture(
         raise MessageError(f"A data holder was asked for a mixture, but answered {_kind(answer)}.")
     weights, means, covariances = answer.weights, answer.means, answer.covariances
     count, size = (*means.shape, 0, 0)[:2]
-    axes = torch.ones(1, size // 2) if answer.axes is None else answer.axes
+    states = 1 + query.consecutive
+    axes = torch.ones(1, size // states) if answer.axes is None else answer.axes
     shapes = [tuple(each.shape) for each in (weights, means, covariances)]
     if (
         shapes != [(count,), (count, size), (count, size, size)]
         or type(answer.starts) is not int
         or not 1 <= answer.starts <= min(count, query.components)
         or count - answer.starts > query.components
-        or not 2 <= size == 2 * (size // 2)
+        or answer.consecutive is not query.consecutive
+        or not states <= size == states * (size // states)
         or axes.dim() != 2
-        or axes.shape[1] != size // 2
+        or axes.shape[1] != size // states
         or (answer.axes is not None and axes.shape[1] != query.rank)
         or any(each.dtype != torch.float32 for each in (weights, means, covariances, axes))
     ):
         raise MessageError(
             f"An answer holds {answer.starts} Gaussians of first states and others, of the shapes "
-            f"{shapes}, with axes {tuple(axes.shape)}; expected: (K,), (K, 2 n), (K, 2 n, 2 n) and "
-            f"perhaps (size, {query.rank}) in float32, of 1 to {query.components} and at most as "
-            "many."
+            f"{shapes}, with axes {tuple(axes.shape)}; expected: (K,), (K, m), (K, m, m) with "
+            f"m = {'2 n' if query.consecutive else 'n'}, and perhaps (size, {query.rank}) in "
+            f"float32, of 1 to {query.components} and at most as many."
         )
     if (
         not all(map(_is_finite, (weights, means, covariances, axes)))
@@ -318,13 +320,14 @@ def _is_clipped(mixture: StateMixture) -> bool:
     Along principal axes, no number's mean square exceeds its mean square in all states. At least
     half of the states have a next one, so their mean square is at most twice as large.
     """
-    n, clip = mixture.means.shape[1] // 2, LIMIT * (1 + _TOLERANCE)
+    size, clip = mixture.means.shape[1], LIMIT * (1 + _TOLERANCE)
     means, variances = mixture.means.double(), mixture.covariances.double()
     if mixture.axes is None:
         diagonals = variances.diagonal(dim1=1, dim2=2)
         return bool((means.abs() <= clip).all() and (diagonals + means.square() <= clip**2).all())
     axes, weights = mixture.axes.double(), mixture.weights.double()
-    for own in (slice(n), slice(n, 2 * n)):
+    n = axes.shape[1]
+    for own in (slice(start, start + n) for start in range(0, size, n)):
         squares = (means[:, own] @ axes.T).square()
         squares += torch.einsum("ij,kjl,il->ki", axes, variances[:, own, own], axes)
         if not bool((weights @ squares <= 2 * clip**2).all()):

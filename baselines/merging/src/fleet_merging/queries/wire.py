@@ -278,6 +278,8 @@ def _pack_mixture_query(query: MixtureQuery) -> Tensors:
     numbers = {"components": query.components, "seed": query.seed}
     if query.rank:
         numbers["rank"] = query.rank
+    if not query.consecutive:
+        numbers["consecutive"] = 0
     tensors = {name: torch.tensor(number) for name, number in numbers.items()}
     return tensors | named(_MODEL, query.model or {})
 
@@ -286,8 +288,12 @@ def _unpack_mixture_query(tensors: Tensors) -> MixtureQuery:
     components, seed = (
         int(take_scalar(tensors, name, torch.int64)) for name in ("components", "seed")
     )
-    rank = int(take_scalar(tensors, "rank", torch.int64)) if "rank" in tensors else 0
-    query = MixtureQuery(components, seed, rank, take_named(tensors, _MODEL) or None)
+    rank, consecutive = (
+        int(take_scalar(tensors, name, torch.int64)) if name in tensors else default
+        for name, default in (("rank", 0), ("consecutive", 1))
+    )
+    model = take_named(tensors, _MODEL) or None
+    query = MixtureQuery(components, seed, rank, model, bool(consecutive))
     query.require_possible()
     return query
 
@@ -299,6 +305,8 @@ def _pack_mixture(mixture: StateMixture) -> Tensors:
         "means": mixture.means,
         "covariances": triangles_of(mixture.covariances),
     }
+    if not mixture.consecutive:
+        tensors["consecutive"] = torch.tensor(0)
     return tensors if mixture.axes is None else tensors | {"axes": mixture.axes}
 
 
@@ -311,7 +319,8 @@ def _unpack_mixture(tensors: Tensors) -> StateMixture:
     except KeyError as error:
         raise MessageError(f"A message does not hold {error} of a mixture.") from None
     covariances, axes = symmetric(triangles, "covariances"), tensors.pop("axes", None)
-    return StateMixture(starts, weights, means, covariances, axes)
+    consecutive = "consecutive" not in tensors or take_scalar(tensors, "consecutive", torch.int64)
+    return StateMixture(starts, weights, means, covariances, axes, bool(consecutive))
 
 
 QUERY_CODECS = (
