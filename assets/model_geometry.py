@@ -91,13 +91,9 @@ class ConvexPiece:
 def chords(
     pieces: Iterable[ConvexPiece], origin: np.ndarray, direction: np.ndarray, gap: float = 1e-5
 ) -> list[tuple[float, float]]:
-    """Returns the intervals in which a line lies within a union of pieces, in order.
+    """Returns the intervals in which a line lies within a union of pieces, see `chord`, in order.
 
-    Args:
-        pieces: The pieces.
-        origin: Point of the line at 0, (3,), m.
-        direction: Unit vector, (3,).
-        gap: Largest gap between intervals that are joined, m.
+    Intervals with a gap of at most `gap`, m, between them are joined.
     """
     hits = [piece.chord(origin, direction) for piece in pieces]
     joined: list[tuple[float, float]] = []

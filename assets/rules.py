@@ -213,11 +213,7 @@ def protrusion(
 ) -> float:
     """Returns where a line leaves the model nearest to its origin, m; NaN if nowhere within reach.
 
-    Args:
-        geometry: The model.
-        origin: Point of the line at 0, (3,), m.
-        direction: Unit vector, (3,).
-        reach: Largest distance from the origin, m.
+    Lines here and below have an origin, (3,), m, and a direction, a unit vector (3,).
     """
     ends = [end for _, end in geometry.chords(origin, direction) if abs(end) <= reach]
     return min(ends, key=abs, default=math.nan)
@@ -226,19 +222,17 @@ def protrusion(
 def thickness(
     geometry: ModelGeometry, origin: np.ndarray, direction: np.ndarray, reach: float = 0.005
 ) -> float:
-    """Returns the length of a line within the model near its origin, m; NaN if it is outside.
-
-    Args:
-        geometry: The model.
-        origin: Point of the line at 0, (3,), m.
-        direction: Unit vector, (3,).
-        reach: Largest distance of that part of the line from the origin, m.
-    """
+    """Returns the length of a line within the model, within reach of its origin, m; else NaN."""
     near = [
         (start, end) for start, end in geometry.chords(origin, direction)
         if start <= reach and end >= -reach
     ]  # fmt: skip
     return max((end - start for start, end in near), default=math.nan)
+
+
+def most(values: Iterable[float]) -> float:
+    """Returns the largest of those values that are not NaN; NaN if all are."""
+    return max((value for value in values if not math.isnan(value)), default=math.nan)
 
 
 def gap(geometry: ModelGeometry, origin: np.ndarray, direction: np.ndarray) -> tuple[float, float]:

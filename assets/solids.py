@@ -123,16 +123,13 @@ def fillet(start: SectionStation, end: SectionStation, steps: int = 4) -> list[S
 def section_ring(
     section: Section | None, z: float, corner_points: int, axis: tuple[float, float] = (0.0, 0.0)
 ) -> np.ndarray:
-    """Returns points around a section.
+    """Returns points around a section, (n, 3); one point on the axis if the section is None.
 
     Args:
-        section: The section; None is a single point on the axis.
-        z: Height of the section, m.
+        section: The section.
+        z: Its height, m.
         corner_points: See `Section.outline`.
-        axis: x and y of the section's centre, m.
-
-    Returns:
-        Positions, (n, 3).
+        axis: x and y of its centre, m.
     """
     outline = np.zeros((1, 2)) if section is None else section.outline(corner_points)
     return np.column_stack([outline + axis, np.full(len(outline), z)])
@@ -141,13 +138,7 @@ def section_ring(
 def section_loft(
     stations: Iterable[Station], corner_points: int, axis: tuple[float, float] = (0.0, 0.0)
 ) -> Solid:
-    """Returns the loft through sections along z.
-
-    Args:
-        stations: Heights and sections, monotonic in z.
-        corner_points: See `Section.outline`.
-        axis: x and y of the sections' centres, m.
-    """
+    """Returns the loft through sections along z, see `section_ring`; heights are monotonic."""
     return loft([section_ring(section, z, corner_points, axis) for z, section in stations])
 
 
@@ -160,10 +151,8 @@ def frusta(
     hydroelastic margin, and where four or more meet, at an apex or along a diagonal that rounding
     has bent, it fails with "a mesh field element was degenerate".
 
-    Args:
-        stations: Heights and sections, monotonic in z.
-        corner_points: 1 or 2, whose sides stay plane when they are written; see `Section.outline`.
-        axis: x and y of the sections' centres, m.
+    Arguments are those of `section_loft`. Sides stay plane when they are written with 1 or 2 corner
+    points, see `Section.outline`.
 
     Raises:
         ValueError: The number of corner points is neither 1 nor 2.
@@ -220,22 +209,12 @@ def joined(*solids: Solid) -> Solid:
 
 
 def tetrahedron_volumes(solid: Solid) -> np.ndarray:
-    """Returns signed volumes of the tetrahedra between the triangles and the origin, (m,), m^3.
-
-    Their sum is the volume of the solid.
-    """
+    """Returns signed volumes of the tetrahedra between the triangles and the origin, (m,), m^3."""
     return np.linalg.det(solid.vertices[solid.triangles]) / 6
 
 
 def area_vectors(corners: np.ndarray) -> np.ndarray:
-    """Returns vectors along the normals of triangles, twice the areas long.
-
-    Args:
-        corners: Positions of the corners, (m, 3 corners, 3).
-
-    Returns:
-        Vectors, (m, 3).
-    """
+    """Returns vectors (m, 3) along normals of triangles, (m, 3 corners, 3), twice the areas long."""
     return np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
 
 

@@ -29,11 +29,7 @@ from fleet_tools.assets.model_description import (
     rigid_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import (
-    GRIP,
-    GRIP_END,
-    along_x,
-)
+from fleet_tools.assets.parametric import GRIP, GRIP_END, along_x
 from fleet_tools.assets.rules import Rule, Values, protrusion, ring
 from fleet_tools.assets.solids import (
     Section,
@@ -128,18 +124,6 @@ class HammerParams:
 
 CLAW_SWEEP = math.radians(62)
 """Angle of the arc along which the claw's prongs curve, rad."""
-
-
-def hammer_parts(params: HammerParams) -> tuple[tuple[PartDescription, ...], float]:
-    """Makes the parts of a hammer.
-
-    Returns:
-        The parts, in T.
-        The z at which the head's axis leaves the head opposite the face, m.
-    """
-    peen = _PEENS[params.peen](params)
-    parts = (_handle(params), _body(params, peen.root), _striker(params), *peen.parts)
-    return parts, peen.end_z
 
 
 def _handle(p: HammerParams) -> PartDescription:
@@ -292,11 +276,12 @@ MASS_BOUNDS = (0.25, 0.9)
 
 def build(params: HammerParams, name: str) -> ModelDescription:
     """Returns the hammer as a model of one link, `hammer`, in the frame T."""
-    parts, side_z = hammer_parts(params)
+    peen = _PEENS[params.peen](params)
+    parts = (_handle(params), _body(params, peen.root), _striker(params), *peen.parts)
     points = {
         "head": (params.head_x, 0.0, params.face_z),
         "tail": (params.butt_x, 0.0, 0.0),
-        "side": (params.head_x, 0.0, side_z),
+        "side": (params.head_x, 0.0, peen.end_z),
     }
     return rigid_model("tool", "hammer", name, parts, points)
 

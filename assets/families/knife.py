@@ -5,7 +5,6 @@ is a wedge: thick at the spine, and as thin at the edge as a butter knife, which
 without cutting them.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,14 +24,11 @@ from fleet_tools.assets.model_description import (
     rigid_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import (
-    GRIP,
-    GRIP_END,
-    along_x,
-)
+from fleet_tools.assets.parametric import GRIP, GRIP_END, along_x
 from fleet_tools.assets.rules import (
     Rule,
     Values,
+    most,
     on_surface,
     perpendicular,
     right_angles,
@@ -223,8 +219,7 @@ def edge_thickness(geometry: ModelGeometry) -> Values:
     sideways, edge = np.cross(along, down), geometry.p_M["edge"]
     half = float(np.linalg.norm(geometry.p_M["tip"] - geometry.p_M["heel"])) / 2
     points = [edge + s * half * along - ABOVE_EDGE * down for s in (-0.8, 0.0, 0.8)]
-    found = [thickness(geometry, point, sideways) for point in points]
-    return {"": max((t for t in found if not math.isnan(t)), default=math.nan)}
+    return {"": most(thickness(geometry, point, sideways) for point in points)}
 
 
 RULES = (

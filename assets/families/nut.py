@@ -149,13 +149,7 @@ def _base(p: NutParams) -> PartDescription:
 
 
 def _outline(half: float, sides: int, z: float) -> np.ndarray:
-    """Returns the corners of a nut at a height, (sides, 3).
-
-    Args:
-        half: Distance of the flats from the axis, m.
-        sides: Number of flats, 6 or 4.
-        z: Height, m.
-    """
+    """Returns the corners of a nut of 4 or 6 sides at a height, (sides, 3)."""
     side = half * SLOPE
     corners = {
         6: [(2 * side, 0), (side, half), (-side, half), (-2 * side, 0), (-side, -half),
@@ -295,26 +289,21 @@ def across_flats(geometry: ModelGeometry) -> Values:
 
 def corners(geometry: ModelGeometry) -> Values:
     """Returns the greatest width through `nut` by the least one."""
-    widths = [_width(geometry, direction) for direction in _half_turn(geometry)]
+    widths = _widths(geometry, np.radians(range(180)))
     return {"": max(widths) / min(widths)}
 
 
 def angle_of_flats(geometry: ModelGeometry) -> Values:
     """Returns the angle between right -> left and the normal of the flats, rad."""
-    flats = geometry.axis("right", "left")
-    axis = geometry.axis("base", "top")
     angles = np.radians(np.arange(-15, 15.01, 0.5))
-    widths = [
-        _width(geometry, math.cos(a) * flats + math.sin(a) * np.cross(axis, flats)) for a in angles
-    ]
-    return {"": abs(float(angles[int(np.argmin(widths))]))}
+    return {"": abs(float(angles[int(np.argmin(_widths(geometry, angles)))]))}
 
 
-def _half_turn(geometry: ModelGeometry) -> list[np.ndarray]:
-    """Returns unit vectors over half a turn about the nut's axis, in steps of a degree."""
-    axis, flats = geometry.axis("base", "top"), geometry.axis("right", "left")
-    other = np.cross(axis, flats)
-    return [math.cos(a) * flats + math.sin(a) * other for a in np.radians(range(180))]
+def _widths(geometry: ModelGeometry, angles: np.ndarray) -> list[float]:
+    """Returns the widths at angles from right -> left about the nut's axis, m."""
+    flats = geometry.axis("right", "left")
+    other = np.cross(geometry.axis("base", "top"), flats)
+    return [_width(geometry, math.cos(a) * flats + math.sin(a) * other) for a in angles]
 
 
 def _width(geometry: ModelGeometry, direction: np.ndarray) -> float:

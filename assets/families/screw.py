@@ -148,13 +148,7 @@ def _block(p: ScrewParams) -> PartDescription:
 
 
 def _outline(half: float, corners: int, z: float) -> np.ndarray:
-    """Returns points around the block or its hole, (48, 3), the same angles for each shape.
-
-    Args:
-        half: Half the width, m.
-        corners: `ROUND`, `OCTAGONAL` or `SQUARE`.
-        z: Height, m.
-    """
+    """Returns points around the block or its hole, (48, 3), the same angles for each shape."""
     angles = np.radians(np.arange(0.0, 360.0, 7.5))
     directions = np.column_stack([np.cos(angles), np.sin(angles)])
     reach = np.ones(len(angles))

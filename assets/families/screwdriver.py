@@ -29,9 +29,7 @@ from fleet_tools.assets.model_description import (
     rigid_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import (
-    grip_part,
-)
+from fleet_tools.assets.parametric import grip_part
 from fleet_tools.assets.rules import Rule, Values, perpendicular, right_angles, thickness
 from fleet_tools.assets.solids import (
     Section,

@@ -26,7 +26,7 @@ from fleet_tools.assets.model_description import (
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import GRIP, GRIP_END, along_x
-from fleet_tools.assets.rules import Rule, Values, perpendicular, thickness
+from fleet_tools.assets.rules import Rule, Values, most, perpendicular, thickness
 from fleet_tools.assets.solids import SQUARE, Section, Solid, joined, loft, section_ring
 
 EDGE = 0.0003
@@ -169,14 +169,7 @@ def _blade(p: SpatulaParams) -> PartDescription:
 
 
 def _bar(p: SpatulaParams, k: int, back: float, front: float) -> Solid:
-    """Makes one of the bars between the slots.
-
-    Args:
-        p: Parameters of the spatula.
-        k: Index of the bar.
-        back: Rear end of the bar, as a fraction of the way from heel to edge.
-        front: Front end of the bar, likewise.
-    """
+    """Makes bar k between the slots; its ends are fractions of the way from heel to edge."""
     count = p.slots + 1
     half = BARS / count
     # Bars that reached the blade's corners would make the surface not watertight.
@@ -185,12 +178,9 @@ def _bar(p: SpatulaParams, k: int, back: float, front: float) -> Solid:
 
 
 def _wedge(p: SpatulaParams, outline: Sequence[tuple[float, float]], centre: float = 0.0) -> Solid:
-    """Makes the part of the blade within an outline.
+    """Makes the part of the blade within an outline: fractions from heel to edge, and half widths.
 
-    Args:
-        p: Parameters of the spatula.
-        outline: Fractions of the way from heel to edge, and half widths there, m.
-        centre: y of the middle of the part, as a fraction of half the blade's width.
+    Its middle is at `centre`, a fraction of half the blade's width.
     """
     stations = []
     for s, half_width in outline:
@@ -293,8 +283,7 @@ def edge_thickness(geometry: ModelGeometry) -> Values:
     """Returns the greatest thickness of the blade at its edge, m."""
     along, left, up = _axes(geometry)
     edge = geometry.p_M["edge"]
-    found = [_thickness_at_edge(geometry, edge + y * left, along, up) for y in WIDTHS]
-    return {"": max((t for t in found if not math.isnan(t)), default=math.nan)}
+    return {"": most(_thickness_at_edge(geometry, edge + y * left, along, up) for y in WIDTHS)}
 
 
 def rise(geometry: ModelGeometry) -> Values:

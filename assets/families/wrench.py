@@ -28,11 +28,7 @@ from fleet_tools.assets.model_description import (
     rigid_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import (
-    GRIP,
-    Z_TO_X,
-    along_x,
-)
+from fleet_tools.assets.parametric import GRIP, Z_TO_X, along_x
 from fleet_tools.assets.rules import Rule, Values, gap, perpendicular, right_angles
 from fleet_tools.assets.solids import (
     Section,
@@ -145,14 +141,7 @@ class WrenchParams:
         )
 
     def inner_edge(self, t: np.ndarray) -> np.ndarray:
-        """Returns points on a pad and the throat, opposite the points of `outer_edge`.
-
-        Args:
-            t: Outline parameters from the tip (0) to the back (1), (n,).
-
-        Returns:
-            x and |y| of J, (n, 2), m.
-        """
+        """Returns points on a pad and the throat, opposite the points of `outer_edge`."""
         corner = 0.003
         stations = [
             (AT_CORNER[0], corner - THROAT, PAD),
@@ -196,14 +185,7 @@ def _prism(outline: np.ndarray, half: float) -> Solid:
 
 
 def _ribbon(inner: np.ndarray, outer: np.ndarray, half: float, bevel: float) -> Solid:
-    """Makes a solid between two curves in the x-y plane, bevelled along the outer one.
-
-    Args:
-        inner: Points of the one curve, (n, 2), m.
-        outer: Points of the other curve, (n, 2), m, opposite the inner one's.
-        half: Half the height, m.
-        bevel: Width of the bevels, m.
-    """
+    """Makes a solid between two curves (n, 2) in the x-y plane, bevelled along the outer one."""
     rings = []
     for a, b in zip(inner, outer, strict=True):
         inset = b + (a - b) * bevel / np.linalg.norm(a - b)

@@ -19,17 +19,9 @@ Mesh = tuple[np.ndarray, np.ndarray, np.ndarray]
 def superellipse(
     centre: np.ndarray, u: np.ndarray, v: np.ndarray, exponent: float, n: int
 ) -> np.ndarray:
-    """Returns a ring of points.
+    """Returns a ring of n points, (n, 3), from its centre and half axes, (3,) each.
 
-    Args:
-        centre: Centre, (3,).
-        u: One half axis, (3,).
-        v: The other half axis, (3,).
-        exponent: Exponent: 2 gives an ellipse, more a rounded rectangle.
-        n: Number of points.
-
-    Returns:
-        Positions, (n, 3).
+    The exponent 2 gives an ellipse, a larger one a rounded rectangle.
     """
     angle = 2 * np.pi * np.arange(n) / n
     cs = np.round([np.cos(angle), np.sin(angle)], 12)

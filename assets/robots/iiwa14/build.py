@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from fleet_tools.assets.robots import parallel_hand
-from fleet_tools.assets.robots.arm_files import build_program, urdf_text
+from fleet_tools.assets.robots.arm_files import OUR_MESHES, build_program
 from fleet_tools.assets.robots.iiwa14.description import (
     FLANGE,
     FOREARM_TUBE,
@@ -72,11 +72,7 @@ def shells() -> dict[str, Mesh]:
     return {**meshes, **parallel_hand.shells()}
 
 
-def _urdfs() -> dict[str, str]:
-    return {"iiwa14.urdf": urdf_text(description(), VISUALS, "meshes/{}.obj")}
-
-
-PROGRAM = build_program("iiwa14", shells, _urdfs)
+PROGRAM = build_program(description(), shells, {"iiwa14.urdf": (VISUALS, OUR_MESHES)})
 main = PROGRAM.main
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from fleet_tools.assets.robots.arm_files import (
     Visual,
     Visuals,
     box_inertial,
+    craig_joint,
     quarter_turn,
 )
 
@@ -162,12 +163,10 @@ def _inertial(i: int) -> Inertial:
 
 def _joints() -> list[Joint]:
     """Returns the seven joints, and the fixed ones of flange, hand and fingers."""
-    joints = []
-    numbers = zip(DH, POSITION, VELOCITY, TORQUE, strict=True)
-    for i, ((a, d, alpha), limit, speed, torque) in enumerate(numbers):
-        c, s = quarter_turn(alpha)
-        motor = Motor(-limit, limit, speed, torque, REFLECTED_INERTIA)
-        xyz, rpy = (a, -s * d, c * d), (alpha, 0, 0)
-        joints.append(Joint(f"joint{i + 1}", f"link{i}", f"link{i + 1}", xyz, rpy, motor))
+    rows = zip(DH, POSITION, VELOCITY, TORQUE, strict=True)
+    joints = [
+        craig_joint(i, row, Motor(-limit, limit, speed, torque, REFLECTED_INERTIA))
+        for i, (row, limit, speed, torque) in enumerate(rows, start=1)
+    ]
     joints.append(Joint("joint8", "link7", "link8", (0, 0, FLANGE)))
     return [*joints, *parallel_hand.joints("link8", HAND_YAW)]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fleet_tools.assets.robots.arm_files import build_program, urdf_text
+from fleet_tools.assets.robots.arm_files import OUR_MESHES, build_program
 from fleet_tools.assets.robots.panda.description import FRANKA_VISUALS, VISUALS, description
 from fleet_tools.assets.robots.skins import (
     Mesh,
@@ -205,14 +205,11 @@ def shells() -> dict[str, Mesh]:
 FRANKA_MESH = "package://drake_models/franka_description/meshes/visual/{}.gltf"
 
 
-def _urdfs() -> dict[str, str]:
-    return {
-        "panda.urdf": urdf_text(description(), VISUALS, "meshes/{}.obj"),
-        "panda_franka_visuals.urdf": urdf_text(description(), FRANKA_VISUALS, FRANKA_MESH),
-    }
-
-
-PROGRAM = build_program("panda", shells, _urdfs)
+URDFS = {
+    "panda.urdf": (VISUALS, OUR_MESHES),
+    "panda_franka_visuals.urdf": (FRANKA_VISUALS, FRANKA_MESH),
+}
+PROGRAM = build_program(description(), shells, URDFS)
 main = PROGRAM.main
 
 if __name__ == "__main__":

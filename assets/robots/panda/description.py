@@ -19,7 +19,7 @@ from fleet_tools.assets.robots.arm_files import (
     Visual,
     Visuals,
     box_inertial,
-    quarter_turn,
+    craig_joint,
 )
 
 # Franka Control Interface documentation, "Robot and interface specifications":
@@ -45,15 +45,7 @@ TORQUE = (87, 87, 87, 87, 12, 12, 12)  # Nm
 
 # Reflected rotor inertia [kg m^2] of joints 1..7: Franka's values for the FR3, the Panda's
 # successor, as cited (and used for the Panda) in the README of Drake's franka_description.
-REFLECTED_INERTIA = (
-    0.605721456,
-    0.605721456,
-    0.462474144,
-    0.462474144,
-    0.205544064,
-    0.205544064,
-    0.205544064,
-)
+REFLECTED_INERTIA = (*[0.605721456] * 2, *[0.462474144] * 2, *[0.205544064] * 3)
 
 # Gaz, Cognetti, Oliva, Robuffo Giordano, De Luca: "Dynamic Identification of the Franka Emika
 # Panda Robot With Retrieval of Feasible Parameters Using Penalty-Based Optimization", IEEE RA-L
@@ -209,19 +201,9 @@ def description() -> RobotDescription:
 
 def _joints() -> list[Joint]:
     """Returns the seven joints, and the fixed ones of flange, hand and fingers."""
-    joints = []
-    for i, (a, d, alpha) in enumerate(DH):
-        motor = Motor(
-            POSITION_LOWER[i],
-            POSITION_UPPER[i],
-            VELOCITY[i],
-            TORQUE[i],
-            REFLECTED_INERTIA[i],
-            ACCELERATION[i],
-        )
-        c, s = quarter_turn(alpha)
-        xyz, rpy = (a, -s * d, c * d), (alpha, 0, 0)
-        joints.append(Joint(f"joint{i + 1}", f"link{i}", f"link{i + 1}", xyz, rpy, motor))
+    columns = (POSITION_LOWER, POSITION_UPPER, VELOCITY, TORQUE, REFLECTED_INERTIA, ACCELERATION)
+    rows = zip(DH, zip(*columns, strict=True), strict=True)
+    joints = [craig_joint(i, row, Motor(*motor)) for i, (row, motor) in enumerate(rows, start=1)]
     joints.append(Joint("joint8", "link7", "link8", (0, 0, FLANGE)))
     joints.append(Joint("hand_joint", "link8", "hand", ORIGIN, (0, 0, HAND_YAW)))
     for i, (side, y) in enumerate((("left", 1), ("right", -1)), start=1):

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from fleet_tools.assets.robots import parallel_hand
-from fleet_tools.assets.robots.arm_files import build_program, urdf_text
+from fleet_tools.assets.robots.arm_files import OUR_MESHES, build_program
 from fleet_tools.assets.robots.skins import Mesh, X, Y, Z, dome, join, lathe, loft, rounded_box
 from fleet_tools.assets.robots.ur5e.description import (
     FOREARM,
@@ -108,11 +108,7 @@ def shells() -> dict[str, Mesh]:
     }  # fmt: skip
 
 
-def _urdfs() -> dict[str, str]:
-    return {"ur5e.urdf": urdf_text(description(), VISUALS, "meshes/{}.obj")}
-
-
-PROGRAM = build_program("ur5e", shells, _urdfs)
+PROGRAM = build_program(description(), shells, {"ur5e.urdf": (VISUALS, OUR_MESHES)})
 main = PROGRAM.main
 
 if __name__ == "__main__":

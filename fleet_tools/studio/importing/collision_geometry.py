@@ -19,7 +19,7 @@ from fleet_tools.assets.solids import (
     leaning,
 )
 from fleet_tools.errors import ConfigError
-from fleet_tools.studio.importing.convex_decomposition import REACH, Decomposition
+from fleet_tools.studio.importing.convex_decomposition import REACH, convex_pieces
 from fleet_tools.studio.importing.enclosed_body import EnclosedBody, convex_hull, winding_numbers
 from fleet_tools.studio.importing.outer_polytope import Polytope, outer_polytope
 from fleet_tools.studio.importing.settings import GeometrySettings
@@ -64,10 +64,6 @@ class CollisionGeometry:
         return max(self.deviations.values(), default=0.0)
 
 
-_Polytopes = dict[bytes, tuple[float, Solid]]
-"""The excess, m, and the leaning solid of the polytope around each piece, by its points."""
-
-
 def collision_geometry(
     body: EnclosedBody,
     keypoints: Mapping[str, Position],
@@ -86,33 +82,26 @@ def collision_geometry(
         ConfigError: The body is too thin for contact.
         MissingLibraryError: The body is not convex, and a library is absent.
     """
-    modelled = len(body.parts) <= settings.pieces
-    decomposition = Decomposition(
-        body.parts if modelled else body.outer,
-        settings.concavity,
-        settings.pieces,
-        np.array([*keypoints.values()]).reshape(-1, 3),
-    )
-    polytopes: _Polytopes = {}
+    solids = body.parts if len(body.parts) <= settings.pieces else body.outer
+    points = np.array([*keypoints.values()]).reshape(-1, 3)
     best = None
     for number in sorted({min(number, settings.pieces) for number in NUMBERS}):
         tell(f"decomposing into at most {number} convex pieces")
-        pieces = decomposition.pieces(number)
+        pieces, failures = convex_pieces(solids, settings.concavity, number, points)
         tell(f"simplifying {len(pieces)} convex pieces, and measuring them at the keypoints")
-        found = _geometry_of_pieces(body, keypoints, settings, pieces, polytopes)
+        found = _geometry_of_pieces(body, keypoints, settings, pieces)
+        if failures:  # the first one says it; others are of the same kind
+            note = (
+                f"the collision geometry is coarser: {failures[0]} {len(found.solids)} convex "
+                "piece(s) are kept"
+            )
+            found = replace(found, notes=[*found.notes, note])
         if best is None or found.deviation < 0.9 * best.deviation:
             best = found
         if best.deviation <= settings.fidelity or len(found.solids) < 0.75 * number:
             break  # it fits, or more pieces would not make it fit
     assert best is not None
-    if not decomposition.failures:
-        return best
-    # The first one says it; others are of the same kind.
-    note = (
-        f"the collision geometry is coarser: {decomposition.failures[0]} "
-        f"{len(best.solids)} convex piece(s) are kept"
-    )
-    return replace(best, notes=[*best.notes, note])
+    return best
 
 
 def _geometry_of_pieces(
@@ -120,9 +109,8 @@ def _geometry_of_pieces(
     keypoints: Mapping[str, Position],
     settings: GeometrySettings,
     pieces: Sequence[np.ndarray],
-    polytopes: _Polytopes,
 ) -> CollisionGeometry:
-    """Encloses each convex piece in a simple polytope that is not there yet."""
+    """Encloses each convex piece that is thick enough in a simple polytope."""
     measured = [(points, _thickness(points)) for points in pieces]
     thick = [(points, thickness) for points, thickness in measured if thickness >= LEAST_THICKNESS]
     thinnest = f"{min(thickness for _, thickness in measured) * 1000:.2g} mm"
@@ -137,15 +125,11 @@ def _geometry_of_pieces(
         f"{omitted} piece(s), as thin as {thinnest}, have mass and visual geometry, and no "
         "collision geometry"
     )
-    for points, thickness in thick:
-        if points.tobytes() not in polytopes:
-            polytope = _enclosing(points, thickness, settings)
-            polytopes[points.tobytes()] = polytope.excess, leaning(polytope.solid)
-    found = [polytopes[points.tobytes()] for points, _ in thick]
-    solids = tuple(solid for _, solid in found)
+    found = [_enclosing(points, thickness, settings) for points, thickness in thick]
+    solids = tuple(leaning(polytope.solid) for polytope in found)
     return CollisionGeometry(
         solids,
-        max(excess for excess, _ in found),
+        max(polytope.excess for polytope in found),
         deviations(body, solids, keypoints),
         [note] if omitted else [],
     )

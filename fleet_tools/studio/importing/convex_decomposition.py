@@ -1,8 +1,6 @@
 """Convex decomposition of solids; contact is fast and robust with convex geometry only."""
 
-import contextlib
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,82 +37,56 @@ SEARCH_ITERATIONS = 60
 LEAST_VOLUME = 1e-3
 """Least volume of a piece, as a fraction of the hull's."""
 
+_PURPOSE = "decompose a mesh that is not convex"
 
-class Decomposition:
-    """Decomposes solids into approximately convex pieces; each part by CoACD once.
+
+def convex_pieces(
+    solids: Sequence[Solid], concavity: float, max_pieces: int, keypoints: np.ndarray
+) -> tuple[list[np.ndarray], list[str]]:
+    """Decomposes solids into approximately convex pieces.
 
     A solid that is not convex is cut along planes of its faces, and what is not convex then is
     decomposed by CoACD. A part for which a library fails is represented by its convex hull.
 
     Args:
-        solids: Closed surfaces that face outward.
+        solids: Closed surfaces that face outward; each has one piece at least.
         concavity: Distance by which the hull of a piece may exceed it, relative to the size of the
             solid (CoACD's threshold).
-        most: Largest number of pieces that will be asked for.
+        max_pieces: Largest number of pieces.
         keypoints: Positions, (k, 3), m, near which pieces are to fit best.
 
-    Attributes:
-        failures: Errors of libraries.
+    Returns:
+        Points, (n_k, 3) each, whose hulls together cover the solids, and errors of libraries.
+
+    Raises:
+        MissingLibraryError: A solid is not convex, and a library is absent.
     """
+    failures: list[str] = []
 
-    def __init__(
-        self, solids: Sequence[Solid], concavity: float, most: int, keypoints: np.ndarray
-    ) -> None:
-        self._solids = sorted(solids, key=_void, reverse=True)
-        self._limits, self._keypoints = (concavity, most), keypoints
-        self._coarse: dict[int, Solid] = {}
-        self._found: dict[bytes, list[np.ndarray]] = {}
-        self.failures: list[str] = []
+    def cut(solid: Solid, most: int) -> list[Solid]:
+        require("manifold3d", _PURPOSE)
+        return call_apart("manifold3d", CLEAN, face_cut_parts, solid, most, keypoints, REACH)
 
-    def pieces(self, max_pieces: int) -> list[np.ndarray]:
-        """Returns points, (n_k, 3) each, whose hulls together cover the solids.
+    def decomposed(solid: Solid, most: int) -> list[Solid]:
+        require("coacd", _PURPOSE, "Or take its convex hull for contact: --pieces 1.")
+        return call_apart("CoACD", CLEAN, _coacd, solid, concavity, most)
 
-        Args:
-            max_pieces: Largest number of pieces; each solid has one at least, its convex hull.
-
-        Raises:
-            MissingLibraryError: A solid is not convex, and a library is absent.
-        """
-        spare = max_pieces - len(self._solids)
-        parts: list[Solid] = []
-        for k, solid in enumerate(self._solids):
-            cut = [solid]
+    def divided(
+        solids: Sequence[Solid], divide: Callable[[Solid, int], list[Solid]]
+    ) -> list[Solid]:
+        parts, spare = [], max_pieces - len(solids)
+        for solid in sorted(solids, key=_void, reverse=True):
+            found = [solid]
             if spare > 0 and not _is_convex(solid):
-                require("manifold3d", "decompose a mesh that is not convex")
-                with self._kept():
-                    if k not in self._coarse:
-                        self._coarse[k] = simplified(solid, MAX_TRIANGLES)
-                    arguments = self._coarse[k], 1 + spare, self._keypoints, REACH
-                    cut = call_apart("manifold3d", CLEAN, face_cut_parts, *arguments)
-            spare -= len(cut) - 1
-            parts += cut
-        pieces: list[np.ndarray] = []
-        for part in sorted(parts, key=_void, reverse=True):
-            found = [part.vertices]
-            if spare > 0 and not _is_convex(part):
-                found = merged(self._by_coacd(part), 1 + spare)
-                spare -= len(found) - 1
-            pieces += found
-        return pieces
+                try:
+                    found = divide(simplified(solid, MAX_TRIANGLES), 1 + spare)
+                except NativeLibraryError as error:
+                    failures.append(str(error))
+            spare -= len(found) - 1
+            parts += found
+        return parts
 
-    def _by_coacd(self, part: Solid) -> list[np.ndarray]:
-        key = part.vertices.tobytes()
-        if key not in self._found:
-            self._found[key] = [part.vertices]
-            otherwise = "Or take its convex hull for contact: --pieces 1."
-            require("coacd", "decompose a mesh that is not convex", otherwise)
-            with self._kept():
-                coarse = simplified(part, MAX_TRIANGLES)
-                self._found[key] = call_apart("CoACD", CLEAN, _coacd, coarse, *self._limits)
-        return self._found[key]
-
-    @contextlib.contextmanager
-    def _kept(self) -> Iterator[None]:
-        """Keeps what is there if a library fails."""
-        try:
-            yield
-        except NativeLibraryError as error:
-            self.failures.append(str(error))
+    return [part.vertices for part in divided(divided(solids, cut), decomposed)], failures
 
 
 def _void(solid: Solid) -> float:
@@ -128,7 +100,7 @@ def _is_convex(solid: Solid) -> bool:
     return hull is None or volume(solid) >= CONVEX * volume(hull)
 
 
-def _coacd(solid: Solid, concavity: float, max_pieces: int) -> list[np.ndarray]:
+def _coacd(solid: Solid, concavity: float, max_pieces: int) -> list[Solid]:
     """Decomposes a solid by cuts that a tree search finds.
 
     Source: Wei et al., "Approximate Convex Decomposition for 3D Meshes with Collision-Aware
@@ -149,39 +121,8 @@ def _coacd(solid: Solid, concavity: float, max_pieces: int) -> list[np.ndarray]:
     whole = convex_hull(solid.vertices)
     hulls = [convex_hull(np.asarray(points)) for points, _ in pieces]
     least = LEAST_VOLUME * (0.0 if whole is None else volume(whole))
-    solids = [hull for hull in hulls if hull is not None and volume(hull) > least]
-    return [h.vertices for h in sorted(solids, key=volume, reverse=True)] or [solid.vertices]
-
-
-def merged(pieces: list[np.ndarray], max_pieces: int) -> list[np.ndarray]:
-    """Merges the pieces whose common hull encloses the least volume beside them, one by one.
-
-    Args:
-        pieces: Points, (n_k, 3) each.
-        max_pieces: Largest number of pieces that are left.
-
-    Returns:
-        Points, (n_k, 3) each, in decreasing order of the volume of their hulls.
-    """
-
-    def joint(one: Solid, other: Solid) -> tuple[float, Solid]:
-        hull = convex_hull(np.concatenate([one.vertices, other.vertices]))
-        assert hull is not None  # each of them has a volume
-        return volume(hull) - volume(one) - volume(other), hull
-
-    left = dict(enumerate(filter(None, map(convex_hull, pieces))))
-    if len(left) <= max_pieces:
-        return pieces
-    pairs = {pair: joint(left[pair[0]], left[pair[1]]) for pair in itertools.combinations(left, 2)}
-    while len(left) > max_pieces:
-        a, b = min(pairs, key=lambda pair: pairs[pair][0])
-        _, hull = pairs[a, b]
-        del left[a], left[b]
-        pairs = {pair: found for pair, found in pairs.items() if not {a, b} & {*pair}}
-        new = max(left, default=0) + len(pieces)
-        pairs |= {(k, new): joint(each, hull) for k, each in left.items()}
-        left[new] = hull
-    return [hull.vertices for hull in sorted(left.values(), key=volume, reverse=True)]
+    found = [hull for hull in hulls if hull is not None and volume(hull) > least]
+    return sorted(found, key=volume, reverse=True) or [solid]
 
 
 SAME_PLANE = (np.cos(np.radians(4.0)), 0.003)

@@ -19,7 +19,7 @@ from fleet_tools.assets.solids import Solid
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.studio.importing.collision_geometry import deviations, distance_outside
-from fleet_tools.studio.importing.convex_decomposition import face_cut_parts, merged
+from fleet_tools.studio.importing.convex_decomposition import face_cut_parts
 from fleet_tools.studio.importing.enclosed_body import (
     EnclosedBody,
     convex_hull,
@@ -143,25 +143,6 @@ def test_cuts_along_faces_divide_a_jaw_exactly_and_no_convex_solid():
     assert sum(map(volume, parts)) == pytest.approx(jaw.volume)
     assert sum(volume(found) for found in hulls if found) == pytest.approx(jaw.volume)
     assert len(face_cut_parts(solid(ball(2, 0.03)), 8, np.zeros((0, 3)), 0.015)) == 1
-
-
-@given(st.integers(1, 12), st.integers(0, 2**32 - 1))
-@settings(max_examples=10, deadline=None)
-def test_merged_pieces_cover_what_they_covered_and_are_no_more_than_asked_for(most, seed):
-    rng = np.random.default_rng(seed)
-    pieces = [rng.normal(size=3) + rng.normal(size=(8, 3)) for _ in range(8)]
-    left = merged(pieces, most)
-    assert len(left) == min(most, len(pieces))
-    hulls = [hull for hull in map(convex_hull, left) if hull]
-    assert distance_outside(np.concatenate(pieces), hulls) < 1e-9
-    if most >= len(pieces):
-        assert left is pieces
-
-
-def test_the_pieces_merged_first_are_those_whose_hull_adds_least():
-    row = [np.array(moved(box((1, 1, 1)), x, 0, 0).vertices) for x in (0, 1, 3, 4.5)]
-    pair, *others = merged(row, 3)
-    assert np.ptp(pair, axis=0) == pytest.approx((2, 1, 1)) and len(others) == 2
 
 
 @pytest.mark.parametrize(
