@@ -214,7 +214,7 @@ def tetrahedron_volumes(solid: Solid) -> np.ndarray:
 
 
 def area_vectors(corners: np.ndarray) -> np.ndarray:
-    """Returns vectors (m, 3) along normals of triangles, (m, 3 corners, 3), twice the areas long."""
+    """Returns vectors (m, 3) along normals of triangles (m, 3 corners, 3), twice the areas long."""
     return np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
 
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -61,7 +60,6 @@ class PhotographOptions(cli.Options):
 def _photograph(options: PhotographOptions) -> int:
     from fleet_tools.perception.display import THIRD, check_camera
     from fleet_tools.studio.photographs.photographer import (
-        PhotoJob,
         dataset_states,
         make_photographs,
         require_server,
@@ -81,13 +79,9 @@ def _photograph(options: PhotographOptions) -> int:
     started, taken = time.perf_counter(), 0
     in_flight = int(health["workers"])  # as many as are drawn at the same time
 
-    def jobs() -> Iterator[PhotoJob]:
-        for name, state in source.states:
-            for camera in cameras:
-                yield PhotoJob(name, state, camera)
-
+    jobs = ((name, state, camera) for name, state in source.states for camera in cameras)
     results = workers.run(
-        partial(next, jobs(), None),
+        partial(next, jobs, None),
         partial(
             make_photographs,
             source.task,

@@ -296,6 +296,7 @@ class VtkRenderer:
         self._render_scene: RenderScene | None = None
         self._scene: Scene | None = None
         self._unpainted: Scene | None = None
+        self._color_renderer = VTK
 
     def enter(self, world: World) -> None:
         """Prepares to show another world.
@@ -321,7 +322,7 @@ class VtkRenderer:
         if "rgb" in channels and self._unpainted is not None:
             render_scene.paint(self._unpainted, self._shown)
             self._unpainted = None
-        return render_scene.images(physics, views, channels)
+        return render_scene.images(physics, views, channels, self._color_renderer)
 
     def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
         """Returns the points of tool and object in each camera; see `Renderer.points`."""

@@ -60,18 +60,12 @@ class BlenderPool:
     """
 
     def __init__(
-        self,
-        python: str,
-        *,
-        workers: int = 1,
-        samples: int = 16,
-        verbose: bool = False,
+        self, python: str, *, workers: int = 1, samples: int = 16, verbose: bool = False
     ) -> None:
         _require_bpy(python)
         threads = max(1, (os.cpu_count() or 1) // workers)
-        command = [python, str(Path(__file__).with_name("drawing.py"))]
-        for name, value in {"samples": samples, "threads": threads}.items():
-            command += [f"--{name}", str(value)]
+        drawing = Path(__file__).with_name("drawing.py")
+        command = [python, str(drawing), f"--samples={samples}", f"--threads={threads}"]
         self._all = [_Blender(command, verbose) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Blender] = queue.SimpleQueue()
         for blender in self._all:
@@ -171,13 +165,10 @@ class _Blender:
 
 
 def proper_gltf(scene: dict[str, Any]) -> dict[str, Any]:
-    """Returns a scene of Drake as standard glTF.
+    """Returns a scene, as Drake sends it, as standard glTF.
 
     Drake's z axis points up, glTF's y axis does. Drake's colours are as displayed (sRGB), glTF's
     are linear. And VTK, which writes the file, declares every surface perfectly matte.
-
-    Args:
-        scene: The scene as Drake sends it.
     """
     scene = copy.deepcopy(scene)
     for material in scene.get("materials", []):

@@ -119,7 +119,7 @@ def add_lamp() -> None:
 def render(image: str, samples: int, threads: int) -> None:
     """Renders by path tracing; the same scene gives the same image."""
     scene = bpy.context.scene
-    scene.render.engine = "CYCLES"
+    scene.render.engine = "CYCLES"  # EEVEE needs a GPU, and is far slower without one
     scene.render.threads_mode, scene.render.threads = "FIXED", threads
     cycles = scene.cycles
     cycles.device, cycles.samples, cycles.seed, cycles.max_bounces = "CPU", samples, 0, 4

@@ -4,7 +4,7 @@ import io
 import json
 import shlex
 import urllib.request
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,10 @@ from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.viewed_simulation import ViewedSimulation
 from fleet_tools.errors import DatasetError, RenderServerError
-from fleet_tools.perception.camera_view import CHANNELS, CameraView, Hits
+from fleet_tools.perception.camera_view import CHANNELS, CameraView
 from fleet_tools.perception.display import THIRD, check_camera, find_view
-from fleet_tools.perception.opengl import require_gl
-from fleet_tools.perception.render_scene import RenderScene
-from fleet_tools.perception.renderer import Renderer
+from fleet_tools.perception.render_scene import RenderScene, VtkRenderer
 from fleet_tools.robot.arm import LIGHT, Arm
-from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 from fleet_tools.storage.atomic_files import write_file
 
@@ -56,10 +53,7 @@ class Photograph:
     X_WC: RigidTransform
 
     def save(self, stem: Path) -> dict[str, str]:
-        """Writes `stem.png` with the colour image, and `stem.npz` with depth and segmentation.
-
-        Returns:
-            The names of the files.
+        """Writes `stem.png` (colour) and `stem.npz` (depth, segmentation); returns their names.
 
         Raises:
             DiskError: The disk is full, read-only or broken.
@@ -76,8 +70,8 @@ class Photograph:
         return {"rgb": png.name, "depth_and_segmentation": npz.name}
 
 
-class BlenderRenderer:
-    """Renders colours by a Blender server, all else by VTK; see `perception.renderer.Renderer`.
+class BlenderRenderer(VtkRenderer):
+    """Renders colours by a Blender server, all else by VTK.
 
     Args:
         server: URL of a Blender server, see `fleet_tools.blender`.
@@ -86,32 +80,20 @@ class BlenderRenderer:
         MissingLibraryError: OpenGL is missing, without which VTK cannot render.
     """
 
-    shows = frozenset({"points", "rgb", "depth", "segmentation"})
-
     def __init__(self, server: str) -> None:
-        require_gl()
-        self._server = server.rstrip("/")
-        self._render_scene: RenderScene | None = None
+        super().__init__()
+        self._server, self._color_renderer = server.rstrip("/"), BLENDER
 
     def enter(self, world: World) -> None:
-        """Prepares to show another world.
-
-        Raises:
-            MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
-            ConfigError: The world has too many visible links.
-        """
+        """Prepares to show another world; see `VtkRenderer.enter`."""
         if self._render_scene is None:
             self._render_scene = RenderScene(world)
             client = MakeRenderEngineGltfClient(RenderEngineGltfClientParams(base_url=self._server))
             self._render_scene.scene_graph.AddRenderer(BLENDER, client)
-        self._render_scene.enter(world)
-
-    def begin(self, scene: Scene) -> None:
-        """Begins an episode in a scene of this world."""
-        self._entered().paint(scene)
+        super().enter(world)
 
     def images(
-        self, physics: QueryObject, views: Sequence[CameraView], channels: Collection[str]
+        self, physics: QueryObject, views: Iterable[CameraView], channels: Collection[str]
     ) -> list[dict[str, np.ndarray]]:
         """Returns the images of each camera, by channel.
 
@@ -119,22 +101,9 @@ class BlenderRenderer:
             RenderServerError: The server does not answer, or cannot render an image.
         """
         try:
-            return self._entered().images(physics, views, channels, BLENDER)
+            return super().images(physics, views, channels)
         except RuntimeError as error:
             raise RenderServerError(f"The server rendered no image: {error}") from error
-
-    def points(self, physics: QueryObject, views: Sequence[CameraView]) -> list[dict[int, Hits]]:
-        """Returns the points of tool and object in each camera; see `Renderer.points`."""
-        return self._entered().points(physics, views)
-
-    def close(self) -> None:
-        """Releases OpenGL; `enter` starts anew."""
-        self._render_scene = None
-
-    def _entered(self) -> RenderScene:
-        if self._render_scene is None:
-            raise AssertionError("This renderer has not entered a world.")
-        return self._render_scene
 
 
 class Photographer:
@@ -163,7 +132,7 @@ class Photographer:
         robot_visuals: str = LIGHT,
     ) -> None:
         self._task, self._size = task, size
-        self._renderer: Renderer = BlenderRenderer(server)
+        self._renderer = BlenderRenderer(server)
         self._viewed = ViewedSimulation(task, robot, [self._renderer], robot_visuals=robot_visuals)
         self.cameras = (THIRD, *task.cameras)
 
@@ -205,19 +174,8 @@ def require_server(server: str) -> Mapping[str, Any]:
     return health
 
 
-@dataclass(frozen=True, eq=False)
-class PhotoJob:
-    """A photograph that is to be taken.
-
-    Attributes:
-        name: Name of the state; with the camera's name, the stem of the files.
-        state: The state.
-        camera: Name of the camera.
-    """
-
-    name: str
-    state: EnvState
-    camera: str
+PhotoJob = tuple[str, EnvState, str]
+"""Name of a state, which with the camera's name is the stem of the files; the state; the camera."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,23 +246,20 @@ def make_photographs(
     robot_visuals: str,
     folder: Path,
 ) -> Callable[[PhotoJob], dict[str, Any]]:
-    """Returns a function that takes a photograph, and writes its files.
-
-    Returns:
-        The function; it returns what the index of photographs holds about one, as plain JSON data.
-    """
+    """Returns a function that takes a photograph, writes its files, and returns its JSON record."""
     photographer = Photographer(task, robot, server, size, robot_visuals)
 
     def photograph(job: PhotoJob) -> dict[str, Any]:
-        taken = photographer.photograph(job.state, job.camera)
+        name, state, camera = job
+        taken = photographer.photograph(state, camera)
         return {
-            "name": job.name,
-            "camera": job.camera,
-            **taken.save(folder / f"{job.name}_{job.camera}"),
+            "name": name,
+            "camera": camera,
+            **taken.save(folder / f"{name}_{camera}"),
             "K": taken.K.tolist(),
             "X_WC": taken.X_WC.GetAsMatrix4().tolist(),
-            "scene": job.state.scene.model_dump(mode="json"),
-            "step": job.state.snapshot.step,
+            "scene": state.scene.model_dump(mode="json"),
+            "step": state.snapshot.step,
         }
 
     return photograph

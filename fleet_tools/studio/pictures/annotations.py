@@ -38,26 +38,14 @@ class VisiblePoints:
     object: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class PairMotion:
-    """Motion of tool and object between two moments: p_W after is X p_W before.
+def motions(before: WorldState, after: WorldState) -> tuple[RigidTransform, RigidTransform]:
+    """Returns X of tool and object between two states of an episode: p_W after is X p_W before.
 
-    Attributes:
-        tool: PairMotion of the tool.
-        object: PairMotion of the object; the identity if it has several links, each of which has a
-            motion of its own.
+    An object of several links, each of which has a motion of its own, has the identity.
     """
-
-    tool: RigidTransform
-    object: RigidTransform
-
-    @classmethod
-    def between(cls, before: WorldState, after: WorldState) -> "PairMotion":
-        """Returns the motion between two states of an episode."""
-        object = RigidTransform()
-        if len(after.links) == 1:
-            object = after.X_WO @ before.X_WO.inverse()
-        return cls(after.X_WE @ before.X_WE.inverse(), object)
+    one_link = len(after.links) == 1
+    object = after.X_WO @ before.X_WO.inverse() if one_link else RigidTransform()
+    return after.X_WE @ before.X_WE.inverse(), object
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +76,7 @@ def _acting_keypoint(task: TaskConfig) -> str:
 
 
 def annotate(
-    env: gymnasium.Env,
-    observation: Mapping[str, np.ndarray],
-    policy: Policy | None = None,
+    env: gymnasium.Env, observation: Mapping[str, np.ndarray], policy: Policy | None = None
 ) -> Annotations:
     """Returns the annotations of a moment.
 
@@ -103,15 +89,13 @@ def annotate(
     state, acting = env.world_state(), _acting_keypoint(env.task)
     plan = getattr(policy, "plan", None)
     p_EActing = state.in_end_effector(state.p_W_tool)[acting]
-    cloud = None
-    if "point_cloud" in observation:
-        cloud = _cloud(observation["point_cloud"], state)
+    rows = observation.get("point_cloud")
     return Annotations(
         tool=state.p_W_tool,
         object=state.p_W_object,
         planned=None if plan is None else np.array([X_WE @ p_EActing for X_WE in plan.X_WE]),
         acting=state.p_W_tool[acting],
-        cloud=cloud,
+        cloud=None if rows is None else _cloud(rows, state),
     )
 
 

@@ -106,13 +106,7 @@ def _first_episodes(standing: Standing, protocol: Protocol) -> dict[str, Episode
 
 
 def view_episode(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> EpisodeView:
-    """Runs an episode's actions again, and returns the images of a camera.
-
-    Args:
-        env: An environment of the episode's task, with render_mode "rgb_array".
-        protocol: The protocol.
-        episode: The episode.
-    """
+    """Runs an episode's actions again in an environment of its task, with "rgb_array"."""
     from PIL import Image
 
     frames: list[np.ndarray] = []
@@ -129,12 +123,7 @@ def view_episode(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) ->
 
 
 def make_clip(views: Sequence[EpisodeView], outcomes: Mapping[str, str]) -> Clip:
-    """Returns a clip of episodes beside each other, which begin at the same time.
-
-    Args:
-        views: The episodes, two to a row.
-        outcomes: See `Clip`.
-    """
+    """Returns a clip of episodes, two to a row, which begin at the same time."""
     rate_hz = max(view.rate_hz for view in views)
     length = round((max(view.duration_s for view in views) + PAUSE_S) * rate_hz)
     frames = [_tiled([view.at(k, rate_hz) for view in views]) for k in range(length)]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -88,13 +89,9 @@ def film(
 # --- Files ----------------------------------------------------------------------------------
 
 
-def require_video() -> None:
-    """Checks that videos can be written.
-
-    Raises:
-        MissingLibraryError: PyAV is absent; the message says how to install it.
-    """
-    require("av", "write videos")
+def require_video() -> Any:
+    """Returns PyAV; a MissingLibraryError says how to install it."""
+    return require("av", "write videos")
 
 
 def write_video(
@@ -122,7 +119,7 @@ def open_video(
     path: Path, rate_hz: float, *, reproducible: bool = False
 ) -> Iterator[Callable[[np.ndarray], None]]:
     """Opens a video, and gives the function that adds a frame; see `write_video`."""
-    av = require("av", "write videos")
+    av = require_video()
     options = {"crf": "20"}
     if reproducible:  # x264's vector code does not always give the same bytes
         options["x264-params"] = "asm=0:threads=1"

@@ -43,8 +43,8 @@ from fleet_tools.studio.pictures.annotations import (
     TRAVELLED_COLOR,
     Annotations,
     Color,
-    PairMotion,
     annotate,
+    motions,
     present_state,
 )
 
@@ -77,12 +77,7 @@ class PlannedEpisode:
 
 
 class ObservedPolicy:
-    """A policy with a callback, which receives each observation after the policy has acted on it.
-
-    Args:
-        policy: The policy.
-        callback: Receives each observation.
-    """
+    """A policy with a callback, which receives each observation once the policy has acted on it."""
 
     def __init__(self, policy: Policy, callback: ObservationCallback) -> None:
         self._policy, self._callback = policy, callback
@@ -108,10 +103,7 @@ def run_observed(
 ) -> Episode:
     """Runs an episode; the callback receives all observations, from the first to the last.
 
-    Args:
-        env: The environment.
-        planned: The episode.
-        callback: Is called when the policy has chosen its action, and once at the end.
+    It is called when the policy has chosen its action, and once at the end.
     """
     policy = ObservedPolicy(planned.policy, callback)
     episode = rollout(env, policy, seed=planned.seed, scene=planned.scene)
@@ -162,7 +154,7 @@ class MeshcatRecorder:
             before, frame = frame, math.floor(simulation.time * RECORDING_RATE_HZ)
             within = simulation.time < simulation.steps / env.task.control_rate_hz
             if frame != before and within and (state := present_state(simulation)):
-                drawing.move_cloud(PairMotion.between(env.world_state(), state), state.time)
+                drawing.move_cloud(motions(env.world_state(), state), state.time)
 
         with env.watched(move) if self._annotated else nullcontext():
             episode = run_observed(env, planned, draw)
@@ -316,9 +308,9 @@ class MeshcatDrawing:
                 self._add_points("object", object, OBJECT_COLOR, time),
             ]
 
-    def move_cloud(self, motion: PairMotion, time: float) -> None:
-        """Moves the points that were drawn last, by motions since then, at a time in s."""
-        for path, X in zip(self._cloud_paths, (motion.tool, motion.object), strict=False):
+    def move_cloud(self, motions: tuple[RigidTransform, RigidTransform], time: float) -> None:
+        """Moves the points of tool and object that were drawn last, at a time in s."""
+        for path, X in zip(self._cloud_paths, motions, strict=False):
             self._meshcat.SetTransform(path, X, time)
 
     def _add_points(self, owner: str, p_W: np.ndarray, color: Color, time: float) -> str:
@@ -342,7 +334,10 @@ class MeshcatDrawing:
             self._meshcat.SetTransform(path, RigidTransform(p_W), time)
 
     def _draw_plan(self, planned: np.ndarray | None, time: float) -> None:
-        if planned is None or _agree(planned, self._planned):
+        known = self._planned
+        if planned is None or (
+            known is not None and planned.shape == known.shape and np.allclose(planned, known)
+        ):
             return
         self.marks["tool: planned path"] = PLANNED_COLOR
         self._hide(self._plan_path, time)
@@ -375,11 +370,6 @@ class MeshcatDrawing:
     def _hide(self, path: str, time: float) -> None:
         if path:
             self._meshcat.SetProperty(path, "visible", False, time)
-
-
-def _agree(planned: np.ndarray, before: np.ndarray | None) -> bool:
-    """Whether two plans have the same positions, apart from rounding."""
-    return before is not None and planned.shape == before.shape and np.allclose(planned, before)
 
 
 @dataclass(frozen=True, eq=False)
