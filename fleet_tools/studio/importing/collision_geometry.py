@@ -11,13 +11,7 @@ from scipy.spatial.distance import cdist
 from trimesh.triangles import closest_point
 
 from fleet_tools.assets.model_description import Position
-from fleet_tools.assets.solids import (
-    Solid,
-    area_vectors,
-    distances_to_triangles,
-    joined,
-    leaning,
-)
+from fleet_tools.assets.solids import Solid, area_vectors, distances_to_triangles, joined, leaning
 from fleet_tools.errors import ConfigError
 from fleet_tools.studio.importing.convex_decomposition import REACH, convex_pieces
 from fleet_tools.studio.importing.enclosed_body import EnclosedBody, convex_hull, winding_numbers
@@ -71,12 +65,6 @@ def collision_geometry(
     tell: Tell = silent,
 ) -> CollisionGeometry:
     """Decomposes a body into as many convex pieces as fit it well near its keypoints.
-
-    Args:
-        body: The body.
-        keypoints: Positions of the keypoints, m, by name.
-        settings: Settings of the geometry.
-        tell: Told each stage.
 
     Raises:
         ConfigError: The body is too thin for contact.
@@ -187,16 +175,11 @@ NEGLIGIBLE = 5e-5
 def deviations(
     body: EnclosedBody, solids: Sequence[Solid], keypoints: Mapping[str, Position]
 ) -> dict[str, float]:
-    """Returns how far collision geometry and mesh are apart near each keypoint, m.
+    """Returns how far collision geometry, convex solids, and mesh are apart near each keypoint, m.
 
     That is the largest distance of a sample point of the collision geometry outside of the mesh
     from the mesh, or of a sample point of the mesh outside of the collision geometry from it.
     Nothing touches the walls of cavities: they are no part of the mesh here, and inside of it.
-
-    Args:
-        body: The body of the mesh.
-        solids: Convex solids, the collision geometry.
-        keypoints: Positions of the keypoints, m, by name.
     """
     outside = joined(*body.outer)
     mesh, collision = _corners(body.outer), _corners(solids)

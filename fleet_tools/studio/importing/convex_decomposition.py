@@ -148,16 +148,8 @@ def face_cut_parts(
     """Divides a solid along planes of its faces until its parts are nearly convex.
 
     In each step the part whose hull encloses the largest void is cut along the plane that removes
-    most of it.
-
-    Args:
-        solid: Closed surface that faces outward.
-        max_parts: Largest number of parts.
-        keypoints: Positions, (k, 3), near which void counts more.
-        reach: Half the side of the cubes around them, m.
-
-    Returns:
-        Parts, which together are the solid; the solid itself if it cannot be divided.
+    most of it. Void in cubes around keypoints, (k, 3), counts more; `reach` is half their side, m.
+    A solid that cannot be divided is its only part.
     """
     from manifold3d import Manifold, OpType
 

@@ -53,17 +53,10 @@ def volume(solid: Solid) -> float:
 
 
 def winding_numbers(points: np.ndarray, solid: Solid) -> np.ndarray:
-    """Returns how often a surface winds around points: 1 inside, 0 outside, fractions near holes.
+    """Returns how often a surface winds around points (n, 3), (n,): 1 inside, 0 outside.
 
     Source: the solid angles of Van Oosterom and Strackee, "The Solid Angle of a Plane Triangle",
     IEEE Transactions on Biomedical Engineering, 1983, summed over the triangles.
-
-    Args:
-        points: Positions, (n, 3).
-        solid: Surface, closed or not.
-
-    Returns:
-        Winding numbers, (n,).
     """
     windings = np.empty(len(points))
     corners = np.ascontiguousarray(solid.vertices[solid.triangles].transpose(1, 2, 0))
@@ -78,14 +71,11 @@ def winding_numbers(points: np.ndarray, solid: Solid) -> np.ndarray:
 
 
 def enclosed_body(shells: Sequence[Shell]) -> tuple[EnclosedBody, list[str]]:
-    """Determines the body that shells enclose.
+    """Determines the body that shells enclose; returns it, and notes on the changes.
 
     An open shell is replaced by its convex hull. A shell that faces inward is a cavity if it lies
     within another one that faces outward, and is turned inside out otherwise. Overlapping volume is
     counted once.
-
-    Returns:
-        The body, and notes on the changes.
 
     Raises:
         ConfigError: Nothing is enclosed.
@@ -203,14 +193,7 @@ def _union(solids: list[Solid]) -> list[Solid]:
 
 
 def convex_hull(points: np.ndarray) -> Solid | None:
-    """Returns the convex hull of points.
-
-    Args:
-        points: Positions, (n, 3).
-
-    Returns:
-        The hull, or None if the points lie in a plane.
-    """
+    """Returns the convex hull of points, (n, 3); None if they lie in a plane."""
     try:
         hull = ConvexHull(points)
     except (QhullError, ValueError):

@@ -42,11 +42,7 @@ from fleet_tools.studio.importing.repair import (
     simplified,
     without_degenerate_triangles,
 )
-from fleet_tools.studio.importing.settings import (
-    ImportSettings,
-    Origin,
-    ScaleSettings,
-)
+from fleet_tools.studio.importing.settings import ImportSettings, Origin, ScaleSettings
 from fleet_tools.utils.progress import Tell, silent
 
 SIGNATURE = "# written by the importer: python -m fleet_tools.assets import"
@@ -303,18 +299,7 @@ def plausibility_warnings(
     density: float,
     settings: ImportSettings,
 ) -> list[str]:
-    """Checks a body, its keypoints and its mass.
-
-    Args:
-        body: The body, in the model frame.
-        keypoints: Positions of the keypoints in the model frame, m, by name.
-        mass: Mass, kg.
-        density: Density, kg/m^3.
-        settings: Settings of the import.
-
-    Returns:
-        Warnings for the user.
-    """
+    """Returns warnings about a body and its keypoints in the model frame, its mass and density."""
     warnings = []
     corners = np.concatenate([solid.vertices[solid.triangles] for solid in body.outer])
     low, high = corners.min(axis=(0, 1)), corners.max(axis=(0, 1))
@@ -372,12 +357,7 @@ def grasp_warnings(model: ModelDescription) -> list[str]:
 
 
 def deviation_warnings(deviations: Mapping[str, float], settings: ImportSettings) -> list[str]:
-    """Checks that the collision geometry has the shape of the mesh near the keypoints.
-
-    Args:
-        deviations: Distance of the collision geometry from the mesh near each keypoint, m.
-        settings: Settings of the import.
-    """
+    """Checks that the collision geometry has the shape of the mesh near the keypoints."""
     far = {name: x for name, x in deviations.items() if x > 4 * settings.geometry.fidelity}
     if not far:
         return []

@@ -127,10 +127,7 @@ def _is_normalized(longest: float) -> bool:
 def guess_scale(longest: float, kind: Kind, family: str) -> ChosenScale:
     """Takes the first of metres, millimetres, centimetres and inches that gives a plausible size.
 
-    Args:
-        longest: Longest side of the bounding box, in the unit of the file.
-        kind: Whether the model is a tool or an object.
-        family: Name of its family, whose usual size is tried first.
+    The longest side is in the unit of the file. The family's usual size is tried first.
 
     Raises:
         ConfigError: No unit does, or the mesh was normalized to unit length.
@@ -163,14 +160,9 @@ def guess_scale(longest: float, kind: Kind, family: str) -> ChosenScale:
 def size_warnings(
     kind: Kind, family: str, length: float, scale: float, mass: float | None = None
 ) -> list[str]:
-    """Returns warnings about an unusual size or mass of a model, with remedies.
+    """Returns warnings about an unusual length, m, or mass, kg, of a model, with remedies.
 
-    Args:
-        kind: Whether it is a tool or an object.
-        family: Name of its family.
-        length: Its longest side, m.
-        scale: Metres per unit of its file.
-        mass: Its mass, kg; None if that is not known.
+    `scale` is metres per unit of its file.
     """
     warnings = []
     usual = usual_size(kind, family)
@@ -189,14 +181,8 @@ def size_warnings(
 def check_size(kind: Kind, family: str, length: float, scale: float) -> None:
     """Refuses models that are too large or too small to be simulated with the others.
 
-    Args:
-        kind: Whether it is a tool or an object.
-        family: Name of its family.
-        length: Its longest side, m.
-        scale: Metres per unit of its file.
-
     Raises:
-        ConfigError: The model is too large or too small.
+        ConfigError: The model is so; arguments are those of `size_warnings`.
     """
     low, high = POSSIBLE
     if not within(length, POSSIBLE):

@@ -182,8 +182,7 @@ class _Planes:
     def next_cut(self, refused: list[np.ndarray]) -> np.ndarray | None:
         """Returns the normal of the plane that cuts off the farthest vertex, if there is one.
 
-        Args:
-            refused: Normals of planes that could not be added; vertices that need them are skipped.
+        Vertices that need a plane whose normal was refused are skipped.
         """
         for k in np.argsort([-distance for _, distance in self.nearest], kind="stable"):
             near, distance = self.nearest[k]
@@ -199,11 +198,6 @@ class _Planes:
 
         The plane touches the body, if the result is allowed. Otherwise the result is the tightest
         of those with the plane a little farther out, or without one of the spare planes.
-
-        Args:
-            normal: Unit normal of the plane, (3,).
-            shortest: Least distance between two vertices.
-            max_planes: Largest number of planes.
         """
         near = self.normals @ normal > MAX_COSINE
         if (near & ~self.is_spare).any():
@@ -265,11 +259,7 @@ def _bounding_box(body: _Body) -> _Planes:
 
 
 def _merged_faces(normals: np.ndarray, areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Merges the triangles of flat faces.
-
-    Args:
-        normals: Unit normals of the triangles, (m, 3).
-        areas: Areas of the triangles, (m,).
+    """Merges triangles of flat faces, whose unit normals (m, 3) and areas (m,) are given.
 
     Returns:
         Normals of the faces, (f, 3), and their fractions of the surface, (f,), the largest first.

@@ -53,9 +53,6 @@ def cleaned(vertices: np.ndarray, triangles: np.ndarray) -> tuple[Solid, list[st
         vertices: Positions, (n, 3).
         triangles: Vertex indices, (m, 3).
 
-    Returns:
-        The surface, and notes on the changes.
-
     Raises:
         ConfigError: No triangle is left, or the mesh has no extent.
     """
@@ -91,12 +88,8 @@ def cleaned(vertices: np.ndarray, triangles: np.ndarray) -> tuple[Solid, list[st
 def repaired_shells(solid: Solid) -> tuple[list[Shell], list[str]]:
     """Separates connected surfaces, makes the winding of each consistent, and closes small holes.
 
-    Args:
-        solid: Any surface, cleaned.
-
-    Returns:
-        The shells in decreasing order of triangles, and notes on the changes. A shell that was
-        consistent and closed keeps its orientation, so that a cavity stays one.
+    The shells are in decreasing order of triangles. A shell that was consistent and closed keeps
+    its orientation, so that a cavity stays one.
     """
     winding = _with_consistent_winding(solid.triangles)
     notes = []
@@ -196,11 +189,7 @@ def _is_closed(triangles: np.ndarray) -> bool:
 def _with_closed_holes(
     vertices: np.ndarray, triangles: np.ndarray, size: float
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Closes small or flat holes by a fan around their middle.
-
-    Returns:
-        Vertices, triangles, and the number of holes that were closed.
-    """
+    """Closes small or flat holes by a fan around their middle, and counts them."""
     count = 0
     for loop in _loops(_open_edges(triangles)):
         rim = vertices[loop]
@@ -248,15 +237,11 @@ DEVIATIONS = (1e-4, 5e-4, 2e-3)
 
 
 def simplified(solid: Solid, max_triangles: int) -> Solid:
-    """Returns a surface with a limited number of triangles; the solid itself if it has no more.
+    """Returns a surface with at most `max_triangles`, 100 or more; itself if it has no more.
 
     First nearly flat regions are simplified, which keeps a closed surface closed, then edges are
     collapsed by quadric errors, and if that fails, as it does among slivers, vertices are merged on
     a grid. After the latter two the surface serves as visual geometry, not for mass properties.
-
-    Args:
-        solid: Any surface without degenerate triangles.
-        max_triangles: Largest number of triangles, 100 or more.
 
     Raises:
         MissingLibraryError: It has more triangles, and a library is absent.
@@ -306,9 +291,7 @@ def _flattened(solid: Solid, max_triangles: int) -> Solid:
         result = manifold.simplify(deviation * size)
         if result.num_tri() <= max_triangles:
             break
-    if not result.num_tri():
-        return solid
-    return from_manifold(result)
+    return from_manifold(result) if result.num_tri() else solid
 
 
 SLIVER = 1e-5

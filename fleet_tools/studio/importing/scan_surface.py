@@ -145,24 +145,14 @@ def closed(solid: Solid) -> Solid:
 
 
 def unseen(solid: Solid, points: np.ndarray, voxel: float) -> tuple[float, float]:
-    """Returns how much of a surface no point is near to, and how far its middle is from one.
+    """Returns the share of a surface's area that no point, (n, 3), is near to.
 
-    Args:
-        solid: The surface.
-        points: (n, 3).
-        voxel: Size of the details.
-
-    Returns:
-        Share of the area, and the largest distance of a triangle's middle from a point.
+    Also returns the largest distance of a triangle's middle from a point.
     """
-    middles = solid.vertices[solid.triangles].mean(axis=1)
-    distances, _ = KDTree(points).query(middles)
-    areas = _areas(solid)
+    corners = solid.vertices[solid.triangles]
+    distances, _ = KDTree(points).query(corners.mean(axis=1))
+    areas = np.linalg.norm(area_vectors(corners), axis=1)
     return float(areas[distances > NEIGHBOURHOOD * voxel].sum() / areas.sum()), distances.max()
-
-
-def _areas(solid: Solid) -> np.ndarray:
-    return np.linalg.norm(area_vectors(solid.vertices[solid.triangles]), axis=1)
 
 
 CELLS = 256

@@ -1,6 +1,5 @@
 """A person's labels as values, and the file that keeps unfinished ones."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,16 +51,9 @@ class ModelLabels(Value):
         x, y, z = (float(value) for value in position)
         return self.replaced(keypoints={**self.keypoints, keypoint: (x, y, z)})
 
-    def positions(self) -> Mapping[str, np.ndarray]:
-        """Returns the positions as arrays, (3,)."""
-        return {name: np.array(position) for name, position in self.keypoints.items()}
-
-
-# --- The draft: the file beside a model's folder that keeps labels while a person works -------
-
 
 class Draft(Value):
-    """The content of the file."""
+    """The file beside a model's folder that keeps labels while a person works."""
 
     labels_of: str
     """Hash of the labelled mesh."""
@@ -96,9 +88,6 @@ def read_draft(file: Path, labels_of: str) -> ModelLabels | None:
             "away, or choose another --name."
         )
     return draft.labels
-
-
-# --- What can be labelled: a mesh, which becomes a model, or the folder of a model ------------
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,6 @@ class LabelPage:
                 self._trial.stop()
         stop_viser(self.server)
 
-    # --- Actions -----------------------------------------------------------------------------
-
     def _act(self, do: Callable[[], None]) -> None:
         """Does something to the session, redraws the page, and reports errors there."""
         with self._lock:
@@ -148,8 +146,6 @@ class LabelPage:
                 self._panel.details.content = f'<pre style="{_REPORT_STYLE}">{text}</pre>'
             self._panel.report.content = "\n\n".join(lines)
 
-    # --- Drawing -----------------------------------------------------------------------------
-
     def _draw(self) -> None:
         session = self.session
         with self.server.atomic():
@@ -173,9 +169,8 @@ class LabelPage:
         session = self.session
         is_hand, hand = session.item == HAND_ITEM, session.hand()
         labelled = session.is_labelled(session.item)
-        handles, others = self._handles, self._hand_handles
-        if is_hand:
-            handles, others = others, handles
+        pair = self._hand_handles, self._handles
+        handles, others = pair if is_hand else pair[::-1]
         others.visible, handles.visible = False, labelled
         if not labelled:
             return

@@ -42,7 +42,7 @@ class Hit:
 def crossings(
     surface: Solid, origin: np.ndarray, direction: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where a ray crosses a surface, in order.
+    """Returns distances (n,), in order, at which a ray crosses a surface, and the triangles (n,).
 
     Source: Moeller and Trumbore, "Fast, Minimum Storage Ray-Triangle Intersection", Journal of
     Graphics Tools, 1997; all triangles at once.
@@ -51,9 +51,6 @@ def crossings(
         surface: The surface.
         origin: Where the ray begins, (3,).
         direction: Where it goes, (3,), of any length but 0.
-
-    Returns:
-        Distances from the origin (n,), not negative, and indices of the triangles (n,).
     """
     direction = direction / np.linalg.norm(direction)
     a, b, c = np.moveaxis(surface.vertices[surface.triangles], 1, 0)

@@ -5,7 +5,9 @@ and z away from the palm (`fleet_tools.assets.model_description`).
 """
 
 import numpy as np
+import trimesh
 from pydrake.math import RigidTransform, RotationMatrix
+from scipy.spatial import ConvexHull, QhullError
 
 from fleet_tools.assets.solids import Solid, area_vectors
 from fleet_tools.config.geometry import Pose
@@ -20,35 +22,28 @@ HALF_GRIP = 0.015
 
 def centroid(surface: Solid) -> np.ndarray:
     """Returns the centroid (3,) of a surface, as a thin shell."""
-    middles, areas = _middles(surface)
-    return areas @ middles / areas.sum()
+    points, weights = _samples(surface)
+    return np.average(points, axis=0, weights=weights)
 
 
 def principal_axes(surface: Solid) -> np.ndarray:
-    """Returns the principal axes of a surface, as a thin shell, from the longest to the shortest.
+    """Returns the principal axes of a surface, as a thin shell: unit vectors in rows, (3, 3).
 
-    Returns:
-        Unit vectors in rows, (3, 3).
+    The longest is the first.
     """
-    middles, areas = _middles(surface)
-    centre = centroid(surface)
-    corners = surface.vertices[surface.triangles] - centre
-    middles = middles - centre
-    # The second moment of a triangle about the origin: A / 12 (sum of v v' + 9 m m').
-    moment = np.einsum("n,nki,nkj->ij", areas, corners, corners)
-    moment += 9 * np.einsum("n,ni,nj->ij", areas, middles, middles)
-    _, vectors = np.linalg.eigh(moment)
-    return vectors.T[::-1]
+    points, weights = _samples(surface)
+    return np.linalg.eigh(np.cov(points.T, aweights=weights, ddof=0))[1].T[::-1]
 
 
-def _middles(surface: Solid) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the middle of each triangle, (m, 3), and its area (m,)."""
+def _samples(surface: Solid) -> tuple[np.ndarray, np.ndarray]:
+    """Returns points (n, 3) and weights (n,) that have the first two moments of a surface.
+
+    The middles of a triangle's sides, with a third of its area each, have those of the triangle.
+    """
     corners = surface.vertices[surface.triangles]
-    a, b, c = np.moveaxis(corners, 1, 0)
-    return (a + b + c) / 3, np.linalg.norm(area_vectors(corners), axis=1) / 2
-
-
-# --- The hand ---------------------------------------------------------------------------------
+    middles = (corners + np.roll(corners, 1, axis=1)) / 2
+    areas = np.linalg.norm(area_vectors(corners), axis=1)
+    return middles.reshape(-1, 3), np.repeat(areas, 3)
 
 
 def propose_hand(
@@ -92,17 +87,8 @@ def section_middle(
         axis: Its unit normal, (3,).
         near: Only what is cut within `REACH` of this point counts, (3,).
     """
-    heights = (surface.vertices - point) @ axis
-    edges = surface.triangles[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
-    low, high = heights[edges].T
-    cut = edges[(low < 0) != (high < 0)]
-    if not len(cut):
-        return point
-    low, high = heights[cut].T
-    t = low / (low - high)
-    points = (
-        surface.vertices[cut[:, 0]] * (1 - t)[:, None] + surface.vertices[cut[:, 1]] * t[:, None]
-    )
+    mesh = trimesh.Trimesh(surface.vertices, surface.triangles, process=False)
+    points = trimesh.intersections.mesh_plane(mesh, axis, point).reshape(-1, 3)
     points = points[np.linalg.norm(points - near, axis=1) <= REACH]
     if not len(points):
         return point
@@ -112,8 +98,6 @@ def section_middle(
 
 def _hull_centroid(points: np.ndarray) -> np.ndarray:
     """Returns the centroid (2,) of the convex hull of points, (n, 2)."""
-    from scipy.spatial import ConvexHull, QhullError
-
     try:
         corners = points[ConvexHull(points).vertices]
     except QhullError:  # all on a line

@@ -171,12 +171,7 @@ class WorkView:
 
 
 def view_of(surface: Solid, example: Example | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns eye and target of a camera, (3,) each, in M, m, that sees surface and example.
-
-    Args:
-        surface: The surface.
-        example: The example, see `Example.beside`.
-    """
+    """Returns eye and target of a camera, (3,) each, in M, m, that sees surface and example."""
     low, high = surface.bounds()
     if example is not None:
         own_low, own_high = example.beside(surface).surface.bounds()

@@ -88,8 +88,6 @@ class LabellingSession:
         self.item = next(iter(self.items))
         self._advance()
 
-    # --- What there is -----------------------------------------------------------------------
-
     @property
     def placed(self) -> Placed:
         """The subject in M."""
@@ -134,8 +132,6 @@ class LabellingSession:
         """Whether an item has its label."""
         return self.labels.grasp is not None if item == HAND_ITEM else item in self.labels.keypoints
 
-    # --- What a person does ------------------------------------------------------------------
-
     def select(self, item: str) -> None:
         """Chooses the item that the next click labels."""
         self.item, self.first = item, None
@@ -153,10 +149,10 @@ class LabellingSession:
             self._set_hand(self._proposed_hand(hit))
             return
         point = snapped(self.surface, hit, self.snap).point
-        if self.between and self.first is None:
-            self.first = point
-            return
-        if self.between and self.first is not None:
+        if self.between:
+            if self.first is None:
+                self.first = point
+                return
             point = (self.first + point) / 2
         self.place(point)
         self._advance()
@@ -233,13 +229,9 @@ class LabellingSession:
         if not self._past:
             return
         before, self.labels = self.labels, self._past.pop()
-        changed = [
-            name
-            for name in self.labels.keypoints.keys() | before.keypoints.keys()
-            if self.labels.keypoints.get(name) != before.keypoints.get(name)
-        ]
+        changed = dict(before.keypoints.items() ^ self.labels.keypoints.items())
         if changed:
-            self.item = changed[0]
+            self.item = next(iter(changed))
         elif self.labels.grasp != before.grasp:
             self.item = HAND_ITEM
         self.keep()
@@ -261,8 +253,6 @@ class LabellingSession:
         warnings = self.subject.write(self.labels, tell)
         self.keep()  # a corrected folder has another hash now
         return warnings
-
-    # --- Parts -------------------------------------------------------------------------------
 
     def _change(self, labels: ModelLabels) -> None:
         if labels != self.labels:

@@ -108,11 +108,7 @@ class FolderSubject:
 
     @cached_property
     def model(self) -> Model:
-        """The model.
-
-        Raises:
-            ConfigError: The folder holds none.
-        """
+        """The model; a ConfigError says that the folder holds none."""
         return read_model(self.folder)
 
     @cached_property
@@ -156,11 +152,7 @@ class FolderSubject:
         return labels.replaced(grasp=self.model.labels.grasp) if is_tool else labels
 
     def placed(self, labels: ModelLabels) -> Placed:
-        """Returns the surface in M, which no label changes.
-
-        Raises:
-            ConfigError: Drake cannot read the model.
-        """
+        """Returns the surface in M, which no label changes."""
         return Placed(self._read.surface, Placement(np.eye(3), np.zeros(3)))
 
     def write(self, labels: ModelLabels, tell: Tell = silent) -> list[str]:
@@ -175,7 +167,7 @@ class FolderSubject:
             kind=former.kind,
             keypoints={
                 name: Keypoint(link=former.keypoints[name].link, position=self._in_link(name, p_M))
-                for name, p_M in labels.positions().items()
+                for name, p_M in labels.keypoints.items()
             },
             grasp=labels.grasp or former.grasp,
         )
@@ -186,8 +178,8 @@ class FolderSubject:
         write_file(self.folder / "keypoints.yaml", f"{SIGNATURE}\n{text}")
         return []
 
-    def _in_link(self, keypoint: str, p_M: np.ndarray) -> Vector3:
-        """Returns a position in M, (3,), in the frame of a keypoint's link, m."""
+    def _in_link(self, keypoint: str, p_M: Vector3) -> Vector3:
+        """Returns a position in M in the frame of a keypoint's link, m."""
         X_ML = self._read.links[self.model.labels.keypoints[keypoint].link]
         x, y, z = np.round(X_ML[:3, :3].T @ (p_M - X_ML[:3, 3]), 9) + 0.0
         return float(x), float(y), float(z)
@@ -252,11 +244,7 @@ class MeshSubject:
 
     @cached_property
     def _surface(self) -> Solid:
-        """The surface that is imported, in unit and axes of the file, facing outward.
-
-        Raises:
-            ConfigError: The mesh cannot be read, scaled or repaired.
-        """
+        """The surface that is imported, in unit and axes of the file, facing outward."""
         placed = place_mesh(self._mesh, self.kind, self.family, self.scale, "z", "keep")
         body, _ = enclosed_body(repaired_shells(placed.surface)[0])
         surface = joined(*body.outer)
@@ -267,11 +255,7 @@ class MeshSubject:
         return read_mesh(self.file)
 
     def placed(self, labels: ModelLabels) -> Placed:
-        """Returns the surface in M, as the importer places it.
-
-        Raises:
-            ConfigError: The mesh cannot be read, scaled or repaired.
-        """
+        """Returns the surface in M, as the importer places it; a ConfigError says why it cannot."""
         found = place_mesh(
             self._mesh, self.kind, self.family, labels.scale, labels.up, self._origin
         )
@@ -340,11 +324,7 @@ class Example:
     keypoints: dict[str, np.ndarray]
 
     def beside(self, surface: Solid) -> "Example":
-        """Returns a smaller or larger one beside a surface, of whose size it is a fixed share.
-
-        Args:
-            surface: The surface, in M, m.
-        """
+        """Returns a smaller or larger one beside a surface, of whose size it is a fixed share."""
         factor = SHARE * size(surface) / size(self.surface)
         low, high = surface.bounds()
         own_low, own_high = (factor * each for each in self.surface.bounds())
@@ -352,23 +332,15 @@ class Example:
         axis = 2 if (high - low)[2] <= (high - low)[0] else 0  # along the shorter side
         offset[axis] = low[axis] - own_high[axis] - GAP * size(surface)
         placed = self.surface.transformed(factor * np.eye(3), offset)
-        return Example(
-            self.name,
-            placed,
-            {name: factor * point + offset for name, point in self.keypoints.items()},
-        )
+        keypoints = {name: factor * point + offset for name, point in self.keypoints.items()}
+        return Example(self.name, placed, keypoints)
 
 
 def find_example(identity: Identity, task: str | None = None) -> Example | None:
     """Returns a labelled model of a family; None if there is no other.
 
-    That is the first model of the package that is generated. Of a family of one's own it is the
-    first one that can be read, of the task's folder of models, or of the one in which the labelled
-    model is.
-
-    Args:
-        identity: What is labelled.
-        task: Name or path of a task that has such models.
+    It is the first one of the package. Of a user's own family it is the first one that can be read
+    in the folder of models of a task, given by name or path, or in that of the labelled model.
     """
     return _generated(identity) or next(_neighbours(identity, task), None)
 

@@ -50,12 +50,7 @@ class DeviceCommand:
 
 
 def action_of(commands: Iterable[DeviceCommand], R_WE: np.ndarray) -> np.ndarray:
-    """Returns the action that all devices ask for together, (6,) float32, in [-1, 1].
-
-    Args:
-        commands: The state of each device.
-        R_WE: (3, 3), orientation of the end effector in the world.
-    """
+    """Returns the action that all devices ask for together, (6,) float32, in [-1, 1]."""
     twist_E = np.zeros((2, 3))
     for command in commands:
         halves = command.twist.reshape(2, 3)
@@ -64,13 +59,10 @@ def action_of(commands: Iterable[DeviceCommand], R_WE: np.ndarray) -> np.ndarray
 
 
 def within_bounds(motion: np.ndarray) -> np.ndarray:
-    """Returns a motion as an action, (6,) float32, in [-1, 1].
+    """Returns a motion (6,) in units of the action bounds as an action, (6,) float32, in [-1, 1].
 
     Translation and rotation are each shortened, where a bound asks for it, and keep their
     direction.
-
-    Args:
-        motion: (6,), translation, then rotation vector, in units of the action bounds.
     """
     halves = motion.reshape(2, 3)
     largest = np.abs(halves).max(axis=1, keepdims=True)

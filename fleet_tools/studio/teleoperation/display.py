@@ -102,35 +102,35 @@ class TeleoperationDisplay:
     Args:
         env: The environment.
         spec: Its specification.
-        inputs: The devices.
-        pages: The page's server.
-        scene_view: The scene in three dimensions.
+        port: Port of the page; 0 takes a free one.
 
     Attributes:
         inputs: The devices.
         url: Address of the page.
+
+    Raises:
+        ConfigError: The port is taken.
+        MissingLibraryError: A library is absent.
     """
 
-    def __init__(
-        self,
-        env: ToolUseEnv,
-        spec: EnvSpec,
-        inputs: Inputs,
-        pages: PageServer,
-        scene_view: SceneView,
-    ) -> None:
-        self._env, self.inputs, self._pages, self._scene_view = env, inputs, pages, scene_view
-        self.url = pages.url
-        self._cameras = CameraProcess(spec)
+    def __init__(self, env: ToolUseEnv, spec: EnvSpec, port: int) -> None:
+        self._env, self.inputs = env, Inputs()
+        with contextlib.ExitStack() as stack:
+            self._pages = stack.enter_context(PageServer(self.inputs, port))
+            self._scene_view = stack.enter_context(contextlib.closing(SceneView(self.inputs.drag)))
+            self._cameras = stack.enter_context(contextlib.closing(CameraProcess(spec)))
+            self._opened = stack.pop_all()
+        self.url = self._pages.url
         demands = [each.replace("`", "") for each in sentences(env.task)]
         self._session: dict[str, Any] = {"description": env.task.description, "demands": demands}
         self._state: dict[str, Any] = {}
         self._offered: int | None = None
-        pages.show("scene", {"port": scene_view.gate.port, "path": scene_view.gate.path})
+        gate = self._scene_view.gate
+        self._pages.show("scene", {"port": gate.port, "path": gate.path})
 
     def close(self) -> None:
-        """Ends the process that renders."""
-        self._cameras.close()
+        """Closes page, scene and cameras."""
+        self._opened.close()
 
     def session(self, **facts: Any) -> None:
         """Replaces facts about the session, plain JSON data by name."""

@@ -170,10 +170,6 @@ def action_toward(X_WE: RigidTransform, X_WT: RigidTransform, scale: np.ndarray)
     """Returns the action from a pose towards a target, (6,) float32, in [-1, 1].
 
     It is straight and turns about one axis; it ends at the target where that is within one step.
-
-    Args:
-        X_WE: Pose of the end effector.
-        X_WT: The target.
-        scale: (6,), the motion for which each entry of an action is 1, m and rad.
+    `scale` is the motion for which each entry of an action is 1, (6,), m and rad.
     """
     return within_bounds(displacement(X_WE, X_WT) / scale)

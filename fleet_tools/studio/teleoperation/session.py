@@ -15,16 +15,15 @@ from fleet_tools.errors import DiskError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.studio.teleoperation.devices import Inputs, Request
-from fleet_tools.studio.teleoperation.display import SceneView, TeleoperationDisplay
+from fleet_tools.studio.teleoperation.display import TeleoperationDisplay
 from fleet_tools.studio.teleoperation.operator_policy import FRAME_S, OperatorPolicy, RealTime
-from fleet_tools.studio.teleoperation.page_server import PageServer
 
 
 class TeleoperationSession:
     """A person who adds episodes to a dataset.
 
-    Attempt k begins in the scene that attempt k of a collection with the same seed has. What is
-    saved is stored at once; what is discarded is counted, as the outcome "discarded".
+    Attempt k begins in the scene that attempt k of a collection with the same seed has. Saved
+    episodes are stored at once; discarded ones are counted, as the outcome "discarded".
 
     Args:
         env: The environment of the dataset.
@@ -140,12 +139,10 @@ class TeleoperationSession:
         return request
 
     def _show(self) -> None:
-        """Shows the state after a reset or a step."""
         self._end_if_interrupted()
         self._display.step()
 
     def _show_between(self, fraction: float) -> None:
-        """Shows how the present step goes on."""
         self._end_if_interrupted()
         factor = self._pace.real_time_factor
         self._display.session(
@@ -173,9 +170,6 @@ class TeleoperationSession:
         return next(k for k in range(len(done) + 1) if k not in done)
 
 
-# --- A session with all that it needs: devices, page, scene and cameras -----------------------
-
-
 @contextlib.contextmanager
 def open_session(
     env: ToolUseEnv,
@@ -186,14 +180,14 @@ def open_session(
     verify: bool = False,
     make_pace: Callable[[Inputs, float], RealTime] = RealTime,
 ) -> Iterator[TeleoperationSession]:
-    """Opens a session; at its end, page and cameras are closed.
+    """Opens a session, see `TeleoperationSession`; at its end, page and cameras are closed.
 
     Args:
         env: The environment of the dataset.
         writer: Writer of the dataset.
         port: Port of the page; 0 takes a free one.
-        episodes: See `TeleoperationSession`.
-        verify: See `TeleoperationSession`.
+        episodes: Number of successful episodes.
+        verify: Whether a success is run again.
         make_pace: Makes what decides when steps are due, from the devices and the duration of a
             step, s.
 
@@ -201,13 +195,9 @@ def open_session(
         ConfigError: The port is taken.
         MissingLibraryError: A library is absent.
     """
-    inputs = Inputs()
-    with contextlib.ExitStack() as stack:
-        pages = stack.enter_context(PageServer(inputs, port))
-        scene_view = stack.enter_context(contextlib.closing(SceneView(inputs.drag)))
-        display = TeleoperationDisplay(env, writer.header.local_spec(), inputs, pages, scene_view)
-        stack.enter_context(contextlib.closing(display))
-        pace = make_pace(inputs, 1.0 / env.metadata["render_fps"])
+    display = TeleoperationDisplay(env, writer.header.local_spec(), port)
+    with contextlib.closing(display):
+        pace = make_pace(display.inputs, 1.0 / env.metadata["render_fps"])
         yield TeleoperationSession(env, writer, pace, display, episodes, verify)
 
 
