@@ -102,16 +102,7 @@ def generate(options: GenerateOptions) -> int:
 
 
 def random_members(family: str, count: int, seed: int) -> dict[str, Any]:
-    """Draws parameters of random members.
-
-    Args:
-        family: Name of the family.
-        count: Number of members.
-        seed: Seed; each member depends only on it and on the member's index.
-
-    Returns:
-        Parameters by name of the member.
-    """
+    """Draws parameters of random members, by name; each depends only on the seed and its index."""
     import numpy as np
 
     sample = find_family(family).sample

@@ -190,13 +190,9 @@ CREASE_DEG = 35.0
 
 
 def corner_normals(solid: Solid) -> np.ndarray:
-    """Returns unit normals for shading, smooth across edges up to `CREASE_DEG`, sharp beyond.
+    """Returns unit normals for shading at the corners of each triangle, (m, 3 corners, 3).
 
-    Args:
-        solid: Solid without degenerate triangles.
-
-    Returns:
-        Normals at the corners of each triangle, (m, 3 corners, 3).
+    They are smooth across edges up to `CREASE_DEG`, sharp beyond. No triangle is degenerate.
     """
     a, b, c = np.moveaxis(solid.vertices[solid.triangles], 1, 0)
     areas = np.cross(b - a, c - a)  # (m, 3), along the normals, twice the areas long
@@ -222,12 +218,7 @@ def vtk_text(solid: Solid, core: Position) -> str:
 
 
 def obj_text(solid: Solid, digits: int = 9) -> str:
-    """Returns the text of an OBJ file with normals.
-
-    Args:
-        solid: Solid without degenerate triangles.
-        digits: Digits of a coordinate after the decimal point.
-    """
+    """Returns the text of an OBJ file with normals; coordinates have digits after the point."""
     rounded = np.round(corner_normals(solid).reshape(-1, 3), 4) + 0.0  # no -0
     normals, indices = np.unique(rounded, axis=0, return_inverse=True)
     lines = ["v " + " ".join(decimal(x, digits) for x in vertex) for vertex in solid.vertices]
@@ -238,13 +229,9 @@ def obj_text(solid: Solid, digits: int = 9) -> str:
 
 
 def decimal(value: float, digits: int) -> str:
-    """Returns the shortest decimal of a rounded number, without an exponent.
+    """Returns the shortest decimal of a number rounded to digits after the point, no exponent.
 
     Zero is never negative, so that equal values have equal texts.
-
-    Args:
-        value: The number.
-        digits: Digits after the decimal point, before trailing zeros are dropped.
     """
     text = f"{value:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:.0f}"
     return "0" if text in ("-0", "") else text

@@ -67,9 +67,7 @@ class ConvexPiece:
     def chord(self, origin: np.ndarray, direction: np.ndarray) -> tuple[float, float] | None:
         """Returns the interval in which a line lies within the piece; None if it misses.
 
-        Args:
-            origin: Point of the line at 0, (3,), m.
-            direction: Unit vector, (3,).
+        The line has an origin, (3,), m, and a direction, a unit vector (3,).
         """
         rates, room = self.normals @ direction, self.offsets - self.normals @ origin
         parallel = np.abs(rates) < PARALLEL

@@ -118,11 +118,7 @@ def _mesh(
 
 
 def pose_of(position: np.ndarray, wxyz: np.ndarray) -> RigidTransform:
-    """Returns the pose of a gizmo from a page's message.
-
-    Args:
-        position: (3,), m.
-        wxyz: (4,), quaternion, of any length but 0.
+    """Returns the pose of a gizmo from a page's message, m and a quaternion of any length but 0.
 
     Raises:
         ValueError: They are not finite, or the quaternion is 0.

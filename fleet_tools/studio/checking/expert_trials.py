@@ -47,11 +47,7 @@ class ExpertTrial:
 
 
 def tasks_of(model: Model, task: str | None) -> list[str]:
-    """Returns the tasks in which a model is tried.
-
-    Args:
-        model: The model.
-        task: Name or path of the only one; None for the package's that use its family.
+    """Returns the tasks in which a model is tried: the given one, else the package's of its family.
 
     Raises:
         ConfigError: The task uses other families.
@@ -128,12 +124,8 @@ def counted(trials: Sequence[ExpertTrial]) -> dict[str, dict[str, Any]]:
     stages: dict[str, dict[str, Any]] = {}
     for trial in trials:
         if trial.stage is not None:
-            example = {
-                "partner": trial.partner,
-                "seed": trial.seed,
-                "outcome": trial.outcome,
-                "why": trial.why,
-            }
+            names = ("partner", "seed", "outcome", "why")
+            example = {name: getattr(trial, name) for name in names}
             stage = stages.setdefault(trial.stage, {"count": 0, "example": example})
             stage["count"] += 1
     return dict(sorted(stages.items(), key=lambda item: -item[1]["count"]))

@@ -7,7 +7,7 @@ shapes are where the expert begins to fail; `assets check --scenes` tries it wit
 import itertools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -140,25 +140,30 @@ def _vertices(inspector: SceneGraphInspector, geometry: GeometryId) -> Iterator[
     yield np.asarray(mesh.vertices)
 
 
+def _vertices_of(link: LinkGeometry) -> np.ndarray:
+    return np.concatenate([piece.vertices for piece in link.pieces])
+
+
 def density(link: LinkGeometry) -> float:
     """Returns the mass by the volume of the collision pieces, kg/m^3.
 
     Overlaps of pieces count twice, up to the volume of the convex hull of all.
     """
-    hull = ConvexPiece(np.concatenate([piece.vertices for piece in link.pieces]))
+    hull = ConvexPiece(_vertices_of(link))
     return link.mass / min(hull.volume, sum(piece.volume for piece in link.pieces))
 
 
 def distance_of_mass(link: LinkGeometry) -> float:
     """Returns how far the centre of mass is outside of the bounding box, m; 0 inside."""
-    low, high = _bounds(link)
-    return float(np.linalg.norm(np.maximum(0, np.maximum(low - link.p_MCom, link.p_MCom - high))))
+    vertices = _vertices_of(link)
+    nearest = np.clip(link.p_MCom, vertices.min(axis=0), vertices.max(axis=0))
+    return float(np.linalg.norm(link.p_MCom - nearest))
 
 
 def gyration(link: LinkGeometry) -> float:
     """Returns the radius of gyration by half the diagonal of the bounding box; at most 1."""
-    low, high = _bounds(link)
-    return math.sqrt(link.moments[-1] / link.mass) / float(np.linalg.norm(high - low) / 2)
+    diagonal = float(np.linalg.norm(np.ptp(_vertices_of(link), axis=0)))
+    return math.sqrt(link.moments[-1] / link.mass) / (diagonal / 2)
 
 
 def keypoint_distances(geometry: ModelGeometry) -> Values:
@@ -244,11 +249,6 @@ def height_of_base(geometry: ModelGeometry) -> Values:
 def least_lean(geometry: ModelGeometry) -> Values:
     """Returns the least angle of the sides of welded links from upright on any face, rad."""
     return {str(side): side.lean for side in geometry.sides}
-
-
-def _bounds(link: LinkGeometry) -> tuple[np.ndarray, np.ndarray]:
-    vertices = np.concatenate([piece.vertices for piece in link.pieces])
-    return vertices.min(axis=0), vertices.max(axis=0)
 
 
 RULES = (
@@ -354,32 +354,31 @@ def hand_rules(alignment: HandAlignment) -> tuple[Rule, ...]:
         f"{alignment.ahead}"
     )
     how = " (`assets import --grasp`, or the hand of `fleet-tools label FOLDER`)."
+
+    def turned(name: str, measure: Callable[..., Values], most_deg: float, reason: str) -> Rule:
+        measured, high = partial(measure, alignment=alignment), math.radians(most_deg)
+        return Rule(name, measured, "deg", high=high, reason=reason, remedy=mend + how)
+
     rules = [
-        Rule(
+        turned(
             "tilt against the direction of use",
-            partial(hand_tilt, alignment=alignment),
-            "deg",
-            high=math.radians(alignment.tilt_deg),
-            reason="z points away from the palm, and the tool is used in this direction; with a "
-            "hand on the wrong side the expert failed in all scenes",
-            remedy=mend + how,
+            hand_tilt,
+            alignment.tilt_deg,
+            "z points away from the palm, and the tool is used in this direction; with a hand on "
+            "the wrong side the expert failed in all scenes",
         ),
-        Rule(
+        turned(
             "sideways tilt",
-            partial(hand_lean, alignment=alignment),
-            "deg",
-            high=math.radians(alignment.lean_deg),
-            reason="with the palm at a side of the tool the expert failed in all scenes",
-            remedy=mend + how,
+            hand_lean,
+            alignment.lean_deg,
+            "with the palm at a side of the tool the expert failed in all scenes",
         ),
-        Rule(
+        turned(
             "turn away from the working end",
-            partial(hand_turn, alignment=alignment),
-            "deg",
-            high=math.radians(alignment.turn_deg),
-            reason="x points along the handle to the working end; turned back, the arm cannot "
-            "reach most scenes",
-            remedy=mend + how,
+            hand_turn,
+            alignment.turn_deg,
+            "x points along the handle to the working end; turned back, the arm cannot reach most "
+            "scenes",
         ),
         Rule(
             "distance from the working end",

@@ -49,7 +49,7 @@ def with_meshes(
         file: SDFormat or URDF file.
         meshes: Paths for the collision shapes by the name of their link, in the file's order; None
             for one that stays.
-        inertias: Inertias by link name. They replace inertias that Drake computes from shapes.
+        inertias: Mass properties by link, which replace those that Drake computes from shapes.
 
     Raises:
         ConfigError: A link has another number of collision shapes.
@@ -90,11 +90,8 @@ def with_meshes(
                 "fleet_tools.assets import MESH`."
             )
         for place, path in zip(places[link], paths, strict=True):
-            mesh = (
-                f'<mesh filename="{path}">'
-                if file.suffix == ".urdf"
-                else f"<mesh><uri>{path}</uri>"
-            )
+            urdf, sdf = f'<mesh filename="{path}">', f"<mesh><uri>{path}</uri>"
+            mesh = urdf if file.suffix == ".urdf" else sdf
             if path is not None:
                 edits.append((*place, f"<geometry>{mesh}<drake:declare_convex/></mesh></geometry>"))
     for begin, stop, text in sorted(edits, reverse=True):

@@ -3,7 +3,6 @@
 A stranger's model is loaded first in a process of its own, with limits on time and memory.
 """
 
-import contextlib
 import signal
 import subprocess
 import sys
@@ -34,14 +33,16 @@ MAX_GIB = 4
 """Largest memory that it may take."""
 
 _LOAD = """
-import resource, sys, warnings
+import contextlib, resource, sys, warnings
 resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[2]),) * 2)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[3]),) * 2)
 warnings.simplefilter("ignore")
 from pathlib import Path
-from fleet_tools.studio.checking.program import load_alone
-load_alone(Path(sys.argv[1]))
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.studio.checking.program import load
+with contextlib.suppress(FleetToolsError):  # typed errors are left to others
+    load(Path(sys.argv[1]))
 """
 
 
@@ -50,13 +51,7 @@ def first_load_problem(
 ) -> str | None:
     """Loads a model in another process, and returns why that does not end well.
 
-    Args:
-        folder: Folder of the model.
-        max_seconds: Longest processor time.
-        max_gib: Largest memory.
-
-    Returns:
-        What happened; None if the model is loaded, or is refused with a message of its own.
+    None says that the model is loaded, or is refused with a message of its own.
     """
     limits = [str(int(max_gib * 2**30)), str(max_seconds)]
     command = [sys.executable, "-c", _LOAD, str(folder), *limits]
@@ -76,12 +71,6 @@ def first_load_problem(
         last = (child.stderr.strip().splitlines() or ["no message"])[-1]
         return f"Loading it fails within {max_gib:g} GiB of memory: {last[:300]}"
     return None
-
-
-def load_alone(folder: Path) -> None:
-    """Loads a model, see `load`; typed errors are left to others."""
-    with contextlib.suppress(FleetToolsError):
-        load(folder)
 
 
 def load(folder: Path) -> "tuple[MultibodyPlant, SceneGraph]":

@@ -54,14 +54,9 @@ def import_jointed(
     joint: JointSettings,
     tell: Tell = silent,
 ) -> JointedModel:
-    """Makes an object of two meshes that a joint connects.
+    """Makes an object of two meshes, in one unit and in the same axes, that a joint connects.
 
-    Args:
-        base: The part that is fixed to the table, or carries the other one.
-        moving: The part that moves, in unit and axes of the base.
-        settings: Settings of the import, whose mass and keypoints are the base's.
-        joint: The joint, and mass and keypoints of the part that moves.
-        tell: Told each stage.
+    The settings have mass and keypoints of the base, the joint those of the part that moves.
 
     Raises:
         ConfigError: A part cannot be imported, or the two do not fit together.

@@ -162,10 +162,8 @@ def imported_files(model: ModelDescription, report: Mapping[str, Any]) -> dict[s
 def write_imported(model: ModelDescription, folder: Path, report: Mapping[str, Any]) -> None:
     """Writes the folder of an imported model, whole or not at all.
 
-    Args:
-        model: The imported model.
-        folder: A new or empty folder, or one that an import wrote and nobody has edited since.
-        report: Description of the import, plain JSON data.
+    The folder is new or empty, or one that an import wrote and nobody has edited since. The report
+    describes the import as plain JSON data.
 
     Raises:
         FileExistsError: The folder holds other files; it is left unchanged.
@@ -319,10 +317,7 @@ def import_model(options: ImportOptions) -> int:
 
 
 def write_model(options: ImportOptions, tell: Tell = silent) -> tuple[Path, dict[str, Any]]:
-    """Imports a mesh, and writes the folder of the model.
-
-    Returns:
-        The folder, and what the import found, changed and guessed, as plain JSON data.
+    """Imports a mesh, writes the model's folder, and returns the folder and a report as JSON data.
 
     Raises:
         FleetToolsError: The mesh cannot be imported with these settings.
@@ -346,7 +341,9 @@ def write_model(options: ImportOptions, tell: Tell = silent) -> tuple[Path, dict
         imported = jointed.base
         report = jointed_report(jointed, options.joint)
     folder = imported.model.folder(options.output)
-    write_imported(imported.model, folder, {**_source(options), **report})
+    names = [file.name for file in options.files]
+    source = {"views": names} if len(names) > 1 else {"mesh": names[0]}
+    write_imported(imported.model, folder, {**source, **report})
     return folder, report
 
 
@@ -368,23 +365,16 @@ def _check_moving(options: ImportOptions) -> None:
     """Refuses a part that moves, if its file says another unit or other axes than the first."""
     from fleet_tools.sim.mesh_reading import file_axes
 
-    moving = options.joint.moving
+    first, moving = options.files[0], options.joint.moving
     given = options.scale.scale is not None and options.up is not None
     if moving is None or given or not moving.is_file():
         return
-    first = options.files[0]
     one, other = file_axes(first), file_axes(moving)
     if other.unit is not None and one != other:
         raise ConfigError(
             f"{moving} ({other.words}) has other coordinates than {first} ({one.words}). Export "
             "both in the same way, or give --scale and --up for both."
         )
-
-
-def _source(options: ImportOptions) -> dict[str, Any]:
-    """Returns the names of the files, for the folder's record."""
-    first, *others = options.files
-    return {"views": [file.name for file in options.files]} if others else {"mesh": first.name}
 
 
 def _check_keypoints(options: ImportOptions, settings: ImportSettings) -> None:

@@ -91,16 +91,11 @@ def repaired_shells(solid: Solid) -> tuple[list[Shell], list[str]]:
     The shells are in decreasing order of triangles. A shell that was consistent and closed keeps
     its orientation, so that a cavity stays one.
     """
-    winding = _with_consistent_winding(solid.triangles)
-    notes = []
-    if winding.turned:
-        notes.append(f"turned {winding.turned} triangles that faced against their neighbours")
-    if winding.one_sided:
-        notes.append(f"{winding.one_sided} part(s) have no inside, like a Möbius strip")
+    triangles, labels, notes = _with_consistent_winding(solid.triangles)
     found, loose, closed_holes = [], 0, 0
     size = np.ptp(solid.vertices, axis=0).max()
-    for label in range(winding.labels.max() + 1):
-        part = winding.triangles[winding.labels == label]
+    for label in range(labels.max() + 1):
+        part = triangles[labels == label]
         if len(part) < 4 and not _is_closed(part):
             loose += len(part)
             continue
@@ -114,25 +109,10 @@ def repaired_shells(solid: Solid) -> tuple[list[Shell], list[str]]:
     return sorted(found, key=lambda shell: -len(shell.solid.triangles)), notes
 
 
-@dataclass(frozen=True)
-class _Winding:
-    """Triangles whose winding agrees with their neighbours'.
+def _with_consistent_winding(triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Turns triangles (m, 3) until neighbours agree.
 
-    Attributes:
-        triangles: Vertex indices, (m, 3).
-        labels: Index of the connected part of each triangle, (m,).
-        turned: Number of triangles that were turned.
-        one_sided: Number of parts that have no inside.
-    """
-
-    triangles: np.ndarray
-    labels: np.ndarray
-    turned: int
-    one_sided: int
-
-
-def _with_consistent_winding(triangles: np.ndarray) -> _Winding:
-    """Turns triangles until neighbours agree.
+    Returns them, the index of the connected part of each, (m,), and notes.
 
     Each triangle stands twice in a graph, as it is and turned over; those that agree across an edge
     are connected. A connected part then appears twice, in either orientation, or once if it is
@@ -162,12 +142,12 @@ def _with_consistent_winding(triangles: np.ndarray) -> _Winding:
     names, first, labels = np.unique(part, return_index=True, return_inverse=True)
     rank = np.empty(len(names), np.int64)
     rank[np.argsort(first)] = np.arange(len(names))
-    return _Winding(
-        oriented,
-        rank[labels],
-        turned=int(np.count_nonzero(turn)),
-        one_sided=len(np.unique(part[one_sided])),
-    )
+    notes = []
+    if turned := np.count_nonzero(turn):
+        notes.append(f"turned {turned} triangles that faced against their neighbours")
+    if strips := len(np.unique(part[one_sided])):
+        notes.append(f"{strips} part(s) have no inside, like a Möbius strip")
+    return oriented, rank[labels], notes
 
 
 def _open_edges(triangles: np.ndarray) -> list[tuple[int, int]]:

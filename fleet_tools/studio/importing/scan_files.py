@@ -72,15 +72,14 @@ def read_cloud(file: Path) -> ScanCloud:
 def _finite(points: np.ndarray, normals: np.ndarray | None) -> ScanCloud:
     order = np.lexsort(points.T)
     points = points[order]
-    kept = np.asarray((np.abs(points) < 1e9).all(axis=1))
-    if normals is None:
-        return ScanCloud(points[kept], None, int(np.count_nonzero(~kept)))
-    normals = normals[order]
-    with np.errstate(over="ignore", invalid="ignore"):
-        lengths = np.linalg.norm(np.asarray(normals, float), axis=1)
-        kept &= np.asarray((lengths > 0) & np.isfinite(lengths))
-    units = np.asarray(normals, float)[kept] / lengths[kept, None]
-    return ScanCloud(points[kept], units, int(np.count_nonzero(~kept)))
+    kept = (np.abs(points) < 1e9).all(axis=1)
+    if normals is not None:
+        normals = np.asarray(normals, float)[order]
+        with np.errstate(over="ignore", invalid="ignore"):
+            lengths = np.linalg.norm(normals, axis=1)
+        kept &= (lengths > 0) & np.isfinite(lengths)
+        normals = normals[kept] / lengths[kept, None]
+    return ScanCloud(points[kept], normals, int(np.count_nonzero(~kept)))
 
 
 def _ply(content: bytes) -> tuple[np.ndarray, np.ndarray | None]:
@@ -105,10 +104,7 @@ def _ply(content: bytes) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def read_views(files: Sequence[Path]) -> tuple[list[ScanCloud], list[str]]:
-    """Reads the files of a scan, each of them a view.
-
-    Returns:
-        The views, and notes.
+    """Reads the files of a scan, each of them a view; returns the views, and notes.
 
     Raises:
         ConfigError: A file cannot be read, or shows nothing.
@@ -122,9 +118,7 @@ def read_views(files: Sequence[Path]) -> tuple[list[ScanCloud], list[str]]:
             raise ConfigError(
                 f"The scan has more than {MAX_POINTS:,} points. Reduce it, for instance in MeshLab."
             )
-    count, dropped = (
-        sum(values) for values in zip(*((len(v.points), v.dropped) for v in views), strict=True)
-    )
+    count, dropped = sum(len(v.points) for v in views), sum(v.dropped for v in views)
     notes = [f"read a scan of {count} points in {len(views)} view(s)"]
     notes += [f"dropped {dropped} points that are not finite"] * bool(dropped)
     return views, notes

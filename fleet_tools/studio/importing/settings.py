@@ -40,11 +40,7 @@ def _number(text: str) -> float:
 
 
 def _numbers(text: str, notation: str) -> tuple[float, ...]:
-    """Reads numbers with commas between them.
-
-    Raises:
-        ValueError: The text has another form, or a number is not finite.
-    """
+    """Reads numbers with commas between them; a ValueError says which form is expected."""
     try:
         numbers = tuple(_number(part) for part in text.split(","))
     except ValueError as error:

@@ -64,15 +64,10 @@ def require_clips() -> None:
 
 
 def with_clips(board: Board, standings: Sequence[Standing], protocol: Protocol) -> Board:
-    """Returns a board with a clip of each method that the host has run.
+    """Returns a board with a clip of each method that the host has run, in fresh scenes.
 
     The choice is fixed: the first fresh scene of each task in the first split, as in the method's
     first training run.
-
-    Args:
-        board: The board.
-        standings: Its methods.
-        protocol: The fresh scenes.
 
     Raises:
         MissingLibraryError: See `require_clips`.

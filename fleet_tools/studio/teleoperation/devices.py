@@ -125,12 +125,10 @@ _PRESSED = 0.5
 def command_of_gamepad(
     axes: Sequence[float], buttons: Sequence[float], frame: Frame
 ) -> DeviceCommand:
-    """Returns the command of a gamepad.
+    """Returns the command of a gamepad; absent axes and buttons are 0.
 
-    Args:
-        axes: Deflections of the sticks, right and down positive, in [-1, 1]; absent ones are 0.
-        buttons: How far each button is pressed, in [0, 1]; absent ones are 0.
-        frame: Frame of the motion.
+    Axes are deflections of the sticks, right and down positive, in [-1, 1]. Buttons tell how far
+    they are pressed, in [0, 1].
     """
 
     def axis(index: int) -> float:
@@ -210,13 +208,7 @@ class Inputs:
     def set_commands(
         self, source: object, commands: Iterable[DeviceCommand], requests: Collection[Request] = ()
     ) -> None:
-        """Replaces the commands of a source.
-
-        Args:
-            source: A page, or a device outside of pages.
-            commands: The present state of its devices.
-            requests: Requests that are new.
-        """
+        """Replaces the commands of a page, or of a device outside of pages; adds new requests."""
         moving = tuple(command for command in commands if command.moves)
         with self._changed:
             before, _ = self._commands.get(source, ((), 0.0))

@@ -62,12 +62,9 @@ class SceneView:
         stop_viser(self._server)
 
     def show(self, simulation: Simulation, X_WE: RigidTransform, *, begins: bool) -> None:
-        """Takes over the present state, to which `between` then leads.
+        """Takes over the present state, to which `between` then leads unless an episode begins.
 
-        Args:
-            simulation: The simulation.
-            X_WE: Pose of the end effector, with which the gizmo goes.
-            begins: Whether an episode begins, so that nothing moves towards it.
+        The gizmo goes with X_WE, the pose of the end effector.
         """
         if begins:  # tool and object have other colours in every scene
             if self._links is not None:
@@ -79,12 +76,7 @@ class SceneView:
         self._shown = None
 
     def between(self, fraction: float, held: bool) -> None:
-        """Shows the scene between the last two states.
-
-        Args:
-            fraction: 0 at the earlier state, 1 at the later one.
-            held: Whether the gizmo stays where it was dragged; else it goes with the arm.
-        """
+        """Shows the scene between the last two states, at 0 and 1; a held gizmo stays in place."""
         if self._shown == (fraction, held):
             return
         self._shown = fraction, held

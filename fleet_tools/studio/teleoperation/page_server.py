@@ -105,24 +105,17 @@ class PageServer:
 
     def _answer(self, connection: "ServerConnection", request: "HttpRequest") -> "Response | None":
         """Returns a file, a refusal, or None where the socket is to be opened."""
-        from websockets.datastructures import Headers
-        from websockets.http11 import Response
-
         if request.path == SOCKET:
             return None
         if request.path not in _FILES:
             return connection.respond(HTTPStatus.NOT_FOUND, "there is no such page\n")
         name, kind = _FILES[request.path]
-        body = (Path(__file__).parent / name).read_bytes()
-        headers = Headers(
-            {
-                "Content-Type": kind,
-                "Content-Length": str(len(body)),
-                "Cache-Control": "no-cache",
-                "Connection": "close",
-            }
-        )
-        return Response(HTTPStatus.OK, "OK", headers, body)
+        text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+        response = connection.respond(HTTPStatus.OK, text)
+        response.headers["Cache-Control"] = "no-cache"
+        del response.headers["Content-Type"]
+        response.headers["Content-Type"] = kind
+        return response
 
     def _publish(self, kind: str, message: str) -> None:
         if self._shown.get(kind, (0, ""))[1] != message:
