@@ -72,11 +72,14 @@ def collision_geometry(
     """
     solids = body.parts if len(body.parts) <= settings.pieces else body.outer
     points = np.array([*keypoints.values()]).reshape(-1, 3)
-    best = None
+    best, count = None, 0
     for number in sorted({min(number, settings.pieces) for number in NUMBERS}):
         tell(f"decomposing into at most {number} convex pieces")
         pieces, failures = convex_pieces(solids, settings.concavity, number, points)
-        tell(f"simplifying {len(pieces)} convex pieces, and measuring them at the keypoints")
+        if best is not None and len(pieces) <= count:
+            break  # there are no more
+        count = len(pieces)
+        tell(f"simplifying {count} convex pieces, and measuring them at the keypoints")
         found = _geometry_of_pieces(body, keypoints, settings, pieces)
         if failures:  # the first one says it; others are of the same kind
             note = (
