@@ -88,7 +88,7 @@ def section_middle(
         near: Only what is cut within `REACH` of this point counts, (3,).
     """
     mesh = trimesh.Trimesh(surface.vertices, surface.triangles, process=False)
-    points = trimesh.intersections.mesh_plane(mesh, axis, point).reshape(-1, 3)
+    points = np.asarray(trimesh.intersections.mesh_plane(mesh, axis, point)).reshape(-1, 3)
     points = points[np.linalg.norm(points - near, axis=1) <= REACH]
     if not len(points):
         return point
