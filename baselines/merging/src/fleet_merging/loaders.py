@@ -9,13 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from fleet_merging.errors import MergeError, MergingError
-from fleet_merging.modules import (
-    copied,
-    load_tensors,
-    tensors_in,
-    tensors_of,
-    uncompiled,
-)
+from fleet_merging.modules import copied, load_tensors, tensors_in, tensors_of, uncompiled
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import LabelledBatch
 from fleet_merging.queries.data_holder import LocalDataHolder, Policy

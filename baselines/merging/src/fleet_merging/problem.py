@@ -7,12 +7,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from fleet_merging.average import (
-    AveragingWeights,
-    WeightedSum,
-    normalize,
-    weighted_sum,
-)
+from fleet_merging.average import AveragingWeights, WeightedSum, normalize, weighted_sum
 from fleet_merging.buffers import learned_tensors, require_mergeable
 from fleet_merging.errors import MergeError, ModelMismatchError
 from fleet_merging.modules import copied, load_tensors, misfits, uncompiled
@@ -196,10 +191,7 @@ class MergeResult:
 
     @classmethod
     def network(
-        cls,
-        state: State,
-        permutations: Sequence[Permutation] = (),
-        traffic: Traffic | None = None,
+        cls, state: State, permutations: Sequence[Permutation] = (), traffic: Traffic | None = None
     ) -> Self:
         """Returns a result with one network."""
         return cls((state,), tuple(permutations), traffic or Traffic())

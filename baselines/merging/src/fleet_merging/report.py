@@ -52,10 +52,7 @@ class MergeReport:
 
 
 def measure_merge(
-    problem: MergeProblem,
-    merged: MergeResult,
-    points: int,
-    network: torch.nn.Module | None = None,
+    problem: MergeProblem, merged: MergeResult, points: int, network: torch.nn.Module | None = None
 ) -> MergeReport:
     """Measures a merge.
 

@@ -180,10 +180,7 @@ def robust_average(
 
 
 def robust_state(
-    problem: MergeProblem,
-    permutations: Sequence[Permutation],
-    rule: str,
-    byzantine: int = 1,
+    problem: MergeProblem, permutations: Sequence[Permutation], rule: str, byzantine: int = 1
 ) -> dict[str, torch.Tensor]:
     """Aggregates the permuted models by a rule; buffers are averaged.
 

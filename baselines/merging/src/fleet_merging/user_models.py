@@ -18,12 +18,7 @@ from torch import nn
 from fleet_merging.average import AveragingWeights
 from fleet_merging.buffers import learned_tensors, require_mergeable
 from fleet_merging.errors import MergeError, ModelMismatchError, SymmetryWarning
-from fleet_merging.loaders import (
-    BatchLoss,
-    make_holder,
-    read_data,
-    require_usable_data,
-)
+from fleet_merging.loaders import BatchLoss, make_holder, read_data, require_usable_data
 from fleet_merging.methods import registry
 from fleet_merging.methods.facts import Method
 from fleet_merging.methods.options import bound

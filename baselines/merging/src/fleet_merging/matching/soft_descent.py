@@ -161,10 +161,7 @@ def descent_steps(
 
 
 def _descend_through(
-    symmetry: Symmetry,
-    model: State,
-    scores: dict[str, torch.Tensor],
-    descent: Descent,
+    symmetry: Symmetry, model: State, scores: dict[str, torch.Tensor], descent: Descent
 ) -> Steps:
     scores = {name: value.requires_grad_() for name, value in scores.items()}
     optimizer = torch.optim.AdamW(list(scores.values()), lr=descent.rate)
@@ -181,10 +178,7 @@ def _descend_through(
 
 
 def _descend_after(
-    symmetry: Symmetry,
-    model: State,
-    soft: dict[str, torch.Tensor],
-    descent: Descent,
+    symmetry: Symmetry, model: State, soft: dict[str, torch.Tensor], descent: Descent
 ) -> Steps:
     for _ in range(descent.steps):
         with torch.enable_grad():

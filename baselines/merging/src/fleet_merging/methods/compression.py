@@ -21,11 +21,7 @@ from fleet_merging.errors import MergeError
 from fleet_merging.methods.ensembles import require_head
 from fleet_merging.methods.facts import MOMENTS, method, refusal, shared
 from fleet_merging.methods.needs import require_moments
-from fleet_merging.methods.unit_selection import (
-    Candidates,
-    candidates_of,
-    greedy,
-)
+from fleet_merging.methods.unit_selection import Candidates, candidates_of, greedy
 from fleet_merging.methods.widths import Place, ResultForm, numbered, places
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import Moments, Target, solve
@@ -48,10 +44,7 @@ Chosen = dict[str, list[tuple[int, int]]]
     layers=("Linear", "Conv", "RNN", "recurrent Conv"),
 )
 def structured_compression(
-    problem: MergeProblem,
-    *,
-    ridge: float = 1e-3,
-    width: int | None = None,
+    problem: MergeProblem, *, ridge: float = 1e-3, width: int | None = None
 ) -> MergeResult:
     """Selects one network from all models; each data holder is asked three times.
 

@@ -23,18 +23,8 @@ from fleet_merging.methods.facts import MOMENTS, method
 from fleet_merging.methods.needs import required
 from fleet_merging.methods.rebasin import match_models
 from fleet_merging.methods.regression import fitted
-from fleet_merging.methods.seeded_draws import (
-    content_order,
-    content_seed,
-    digest,
-    reordered,
-)
-from fleet_merging.modules import (
-    copied,
-    load_tensors,
-    tensors_of,
-    uncompiled,
-)
+from fleet_merging.methods.seeded_draws import content_order, content_seed, digest, reordered
+from fleet_merging.modules import copied, load_tensors, tensors_of, uncompiled
 from fleet_merging.moments.gate import RowGate, draw
 from fleet_merging.moments.measurement import combine
 from fleet_merging.moments.mixture import StateMixture
@@ -241,10 +231,7 @@ def _of_gate(
 
 
 def _arguments(
-    problem: MergeProblem,
-    drawn: Sequence[torch.Tensor],
-    gate: RowGate | None,
-    teacher: Teacher,
+    problem: MergeProblem, drawn: Sequence[torch.Tensor], gate: RowGate | None, teacher: Teacher
 ) -> list[tuple[Any, ...]]:
     """Returns batches of arguments for drawn states, or else the given inputs."""
     if drawn and problem.arguments_of is not None:

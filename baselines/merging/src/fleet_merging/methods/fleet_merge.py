@@ -25,11 +25,7 @@ import torch
 from fleet_merging.average import WeightedSum, agreeing_tensors, weighted_sum
 from fleet_merging.errors import MergeError
 from fleet_merging.matching.sinkhorn import harden
-from fleet_merging.matching.soft_descent import (
-    Descent,
-    descend_together,
-    descent_steps,
-)
+from fleet_merging.matching.soft_descent import Descent, descend_together, descent_steps
 from fleet_merging.methods.facts import method, variant
 from fleet_merging.methods.needs import require
 from fleet_merging.methods.rebasin import match_models, require_start

@@ -12,11 +12,7 @@ from fleet_merging.errors import MergeError
 from fleet_merging.methods.compression import structured_compression
 from fleet_merging.methods.facts import method
 from fleet_merging.methods.rebasin import match_models
-from fleet_merging.methods.seeded_draws import (
-    DrawnGradients,
-    content_order,
-    reordered,
-)
+from fleet_merging.methods.seeded_draws import DrawnGradients, content_order, reordered
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.traffic import Traffic
 from fleet_merging.symmetry.table import State

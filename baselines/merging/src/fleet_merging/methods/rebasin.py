@@ -12,12 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
-from fleet_merging.average import (
-    WeightedSum,
-    floating_tensors,
-    interpolate,
-    weighted_sum,
-)
+from fleet_merging.average import WeightedSum, floating_tensors, interpolate, weighted_sum
 from fleet_merging.errors import MergeError
 from fleet_merging.matching.activations import match_moments
 from fleet_merging.matching.sinkhorn import harden
@@ -167,13 +162,7 @@ def sinkhorn_rebasin(
         else:
             gradient = partial(_data_gradient, loss, reference, data_holder, generator, meter)
         soft = descend(
-            problem.symmetry,
-            problem.models[index],
-            begin,
-            gradient,
-            descent,
-            generator,
-            trust,
+            problem.symmetry, problem.models[index], begin, gradient, descent, generator, trust
         )
         return harden(problem.group, soft)
 

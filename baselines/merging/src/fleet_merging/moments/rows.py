@@ -8,12 +8,7 @@ import torch
 from torch import nn
 
 from fleet_merging.modules import tensors_of, uncompiled
-from fleet_merging.moments.affine_maps import (
-    CONVOLUTIONS,
-    RECURRENT,
-    AffineMap,
-    affine_maps,
-)
+from fleet_merging.moments.affine_maps import CONVOLUTIONS, RECURRENT, AffineMap, affine_maps
 from fleet_merging.symmetry.table import State
 
 Rows = Callable[..., dict[str, torch.Tensor]]

@@ -21,13 +21,7 @@ from fleet_merging.errors import MessageError
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import Moments
 from fleet_merging.moments.mixture import LIMIT, StateMixture
-from fleet_merging.queries.query import (
-    DataAnswer,
-    LossAnswer,
-    LossQuery,
-    MixtureQuery,
-    MomentQuery,
-)
+from fleet_merging.queries.query import DataAnswer, LossAnswer, LossQuery, MixtureQuery, MomentQuery
 
 LARGEST_RATIO = 1e4
 """Largest ratio of a robot's size to the others' median, or to 1, see `outlier`. Scaled inputs,

@@ -21,12 +21,7 @@ from fleet_merging.errors import MessageError
 from fleet_merging.moments.gate import RowGate
 from fleet_merging.moments.measurement import Moments, Target
 from fleet_merging.moments.mixture import StateMixture
-from fleet_merging.queries.query import (
-    LossAnswer,
-    LossQuery,
-    MixtureQuery,
-    MomentQuery,
-)
+from fleet_merging.queries.query import LossAnswer, LossQuery, MixtureQuery, MomentQuery
 
 Tensors = dict[str, torch.Tensor]
 

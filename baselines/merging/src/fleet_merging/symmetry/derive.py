@@ -17,11 +17,7 @@ from typing import Any
 
 import torch
 
-from fleet_merging.errors import (
-    DerivationError,
-    SymmetryWarning,
-    WithoutEffectError,
-)
+from fleet_merging.errors import DerivationError, SymmetryWarning, WithoutEffectError
 from fleet_merging.modules import first_line, tensors_of, tied_to
 from fleet_merging.symmetry.check import CheckReport, check
 from fleet_merging.symmetry.derivation import layer_rules  # noqa: F401 (registers)
@@ -38,13 +34,7 @@ from fleet_merging.symmetry.derivation.rules import (
     unknown,
 )
 from fleet_merging.symmetry.derivation.shape_rules import elementwise
-from fleet_merging.symmetry.derivation.units import (
-    Units,
-    fix,
-    is_fixed,
-    parts_of,
-    unify,
-)
+from fleet_merging.symmetry.derivation.units import Units, fix, is_fixed, parts_of, unify
 from fleet_merging.symmetry.table import Symmetry
 
 _UNIFORM = ("full", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_full", "new_empty",
