@@ -23,10 +23,8 @@ def copied(model: Module) -> Module:
 
     Tensors that a model has computed and keeps, such as the last action or a weight of
     `torch.nn.utils.weight_norm`, are copied as constants. Attributes that cannot be copied, such as
-    a lock or an open file, are shared with the model.
-
-    Raises:
-        MergeError: A part that holds tensors or modules cannot be copied.
+    a lock or an open file, are shared with the model. Raises a `MergeError` if they hold tensors or
+    modules.
     """
     shared: dict[int, Any] = {}
     while True:
@@ -75,14 +73,10 @@ def first_line(error: BaseException, length: int = 160) -> str:
 
 
 def require_dense(state: Mapping[str, Any], what: str = "The model") -> None:
-    """Raises an error unless all entries of a state dict are numbers that can be averaged.
+    """Raises a `MergeError` unless all entries of a state dict are numbers that can be averaged.
 
-    Args:
-        state: Result of `state_dict`; extra state of other types than tensors is ignored.
-        what: Name of the model in messages.
-
-    Raises:
-        MergeError: Entries are quantized, sparse, sharded, without values, or no tensors.
+    They must not be quantized, sparse, sharded or without values. Extra state of other types than
+    tensors is ignored. Messages call the model `what`.
     """
     kinds = {name: kind for name, value in state.items() if (kind := _kind(name, value))}
     for name, (kind, remedy) in kinds.items():
@@ -135,17 +129,10 @@ def recompute(
 ) -> dict[str, torch.Tensor]:
     """Returns the same weights with running means and variances measured on data.
 
-    The activations of an averaged model have another variance than the models', so the
-    averaged statistics fit no model (Jordan et al. 2023). All batches count the same.
-
-    Args:
-        model: The architecture; a copy of it is run.
-        state: The weights.
-        batches: For each batch the model's argument, or a tuple of its arguments. Without batches,
-            or without layers that track statistics, the state is copied as it is.
-
-    Returns:
-        A new state dict.
+    The activations of an averaged model have another variance than the models', so the averaged
+    statistics fit no model (Jordan et al. 2023). All batches count the same. Each is the model's
+    argument, or a tuple of its arguments. Without batches, or without layers that track statistics,
+    the state is copied as it is.
     """
     trial = copied(model)
     load_tensors(trial, state)

@@ -156,8 +156,7 @@ class Encoders:
 
     Attributes:
         parameters: Names of their tensors.
-        reader: Name of the affine map that reads all features as its first inputs, and other
-            numbers of the same step.
+        reader: Name of the affine map with all features as its first inputs.
     """
 
     parameters: tuple[str, ...]
@@ -198,11 +197,7 @@ class MergeResult:
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
-        """State dict of the merged network.
-
-        Raises:
-            MergeError: The result is an ensemble, without a single state dict.
-        """
+        """State dict of the merged network; an ensemble has none and raises a `MergeError`."""
         if self.is_ensemble:
             raise MergeError(
                 f"The merge is an ensemble of {len(self.members)} networks, so it has no single "
@@ -220,8 +215,7 @@ class MergeResult:
     def model(self) -> torch.nn.Module:
         """A new module that computes the merge: a network, or an `ensembles.Ensemble`.
 
-        Raises:
-            MergeError: Only state dicts are known.
+        Raises a `MergeError` if only state dicts are known.
         """
         if self.module is None:
             raise MergeError(

@@ -54,17 +54,16 @@ class MergeReport:
 def measure_merge(
     problem: MergeProblem, merged: MergeResult, points: int, network: torch.nn.Module | None = None
 ) -> MergeReport:
-    """Measures a merge.
+    """Measures a merge; the data holders' losses must be deterministic without a seed.
 
     Args:
-        problem: The models; their data holders' losses are deterministic without a seed.
+        problem: The models.
         merged: Result of merging them, see `registry.merge`.
         points: Number of points on the line between two models; see `barrier.loss_barrier`.
-        network: The result as a module with a model's outputs, for results of another form, such as
-            an ensemble. Without it, their loss is not measured.
+        network: The result as a module, for results of another form, such as an ensemble. Without
+            it, their loss is not measured.
 
     Raises:
-        MergeError: `points` is even, or below 3.
         NotInvariantError: A permutation changes a model's loss. So the table is false, or the loss
             is not deterministic.
     """
@@ -97,12 +96,9 @@ def measure_merge(
 
 
 def pooled_loss(problem: MergeProblem) -> Measure | None:
-    """Returns the function that measures a model's loss on all data.
+    """Returns the function that measures a model's loss on all data; None without data holders.
 
     These are all data holders', weighted by the averaging weights, or else the shared ones.
-
-    Returns:
-        None if there are no data holders.
     """
     if problem.data_holders:
         holders, weights = problem.data_holders, problem.normalized_weights.tolist()

@@ -13,15 +13,12 @@ _MAX_SHOWN = 6
 
 
 def require_sound(state: State, form: State, maker: str) -> None:
-    """Raises an error unless a merged model has the form of the models, and is usable.
+    """Raises an `UnsoundMergeError` if a merged model has `defects`.
 
     Args:
         state: The merged model.
         form: One of the merged models; its numbers do not matter.
         maker: Its method in the message, such as "ties".
-
-    Raises:
-        UnsoundMergeError: It has `defects`; the message names the tensors.
     """
     if found := defects(state, form):
         raise UnsoundMergeError(
@@ -31,12 +28,7 @@ def require_sound(state: State, form: State, maker: str) -> None:
 
 
 def require_usable(result: MergeResult, problem: MergeProblem, maker: str) -> None:
-    """Raises an error unless the members of a merge are usable.
-
-    Args:
-        result: The result, after `MergeProblem.finish`.
-        problem: The merge problem.
-        maker: The method in the message.
+    """Raises an error unless the members of a merge, after `MergeProblem.finish`, are usable.
 
     Raises:
         UnsoundMergeError: See `require_sound`; or tied weights of the module differ, or the outputs
@@ -64,15 +56,10 @@ def require_usable(result: MergeResult, problem: MergeProblem, maker: str) -> No
 
 
 def defects(state: State, form: State) -> str:
-    """Describes the fault of a model; empty if there is none.
+    """Describes the faults of a model by the names of its tensors; empty if it has none.
 
-    Args:
-        state: The model.
-        form: A model with the expected names, shapes and dtypes.
-
-    Returns:
-        Names of tensors with their faults: missing, unknown, of another shape or dtype, not finite,
-        or negative variances.
+    Faulty tensors are missing, unknown, not finite, of another shape or dtype than in `form`, or
+    negative variances.
     """
     found = [f"{name} is missing" for name in form if name not in state]
     found += [defect for name, value in state.items() if (defect := _defect(name, value, form))]
