@@ -20,13 +20,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class UnfoldedPair:
-    """A tensor of the reference and the same tensor of the model, unfolded.
-
-    Attributes:
-        factors: Factors of the dimensions.
-        reference: The reference's tensor, with one dimension for each factor.
-        tensor: The model's tensor, of the same shape.
-    """
+    """The same tensor of the reference and of the model, with one dimension for each factor."""
 
     factors: Product
     reference: torch.Tensor
@@ -46,9 +40,7 @@ class UnfoldedPair:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns both tensors with the dimensions of `names` first and all others flattened.
 
-        Args:
-            names: Names of the leading dimensions.
-            permutation: Permutation of the model's tensor, of any of the names.
+        The permutation acts on the model's tensor, and has any of the names.
         """
         leading = [dim for name in dict.fromkeys(names) for dim in self.dims[name]]
         front = list(range(len(leading)))
@@ -88,12 +80,11 @@ def assign_nested(
 
     Args:
         outer: Scores of group i of the reference with group j, shape (m, m).
-        inner: For each kind of unit, scores of unit a of group i with unit b of group j, shape
-            (m, m, n, n), indexed [i, j, a, b].
+        inner: For each kind of unit, scores of unit a of group i with unit b of group j, shape (m,
+            m, n, n), indexed [i, j, a, b].
 
     Returns:
-        The index array of the groups, shape (m,), and the index arrays of the units by kind, shape
-        (m, n).
+        Index arrays of the groups, (m,), and of the units by kind, (m, n).
     """
     best = {name: project_hard(scores) for name, scores in inner.items()}
     total = outer.double().cpu()
@@ -115,14 +106,7 @@ def assign_quadratic(
     `start`, and at `start`. The plain linearization, P := argmax of <gradient, P>, has no such line
     search and may decrease the objective.
 
-    Args:
-        linear: L, shape (n, n).
-        pairs: R and W, each (n, n, r).
-        start: Index array, shape (n,).
-        iterations: Maximum number of iterations from each start.
-
-    Returns:
-        Index array, shape (n,).
+    L has the shape (n, n). P and the start are index arrays, (n,).
     """
     best, value = start, _value(linear, pairs, start)
     corner, corner_gradient = _matrix(start, linear), quadratic_gradient(pairs, start)
@@ -168,16 +152,9 @@ def _frank_wolfe(
 
 
 def quadratic_gradient(pairs: Sequence[Pair], index: torch.Tensor) -> torch.Tensor:
-    """Returns the gradient at P of the sum of <R, P W P^T>.
+    """Returns the gradient at P of the sum of <R, P W P^T>, (n, n), for an index array P, (n,).
 
     It is the sum of R P W^T + R^T P W, which is linear in P.
-
-    Args:
-        pairs: R and W, each (n, n, r).
-        index: P as an index array, shape (n,).
-
-    Returns:
-        Shape (n, n).
     """
     total = torch.zeros(())
     for R, W in pairs:

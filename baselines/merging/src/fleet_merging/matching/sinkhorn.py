@@ -32,16 +32,9 @@ _LARGE = 128
 
 
 def project_hard(scores: torch.Tensor) -> torch.Tensor:
-    """Returns the index arrays p that maximize the sum of X[i, p[i]].
+    """Returns the index arrays p, (..., n), that maximize the sum of X[i, p[i]], (..., n, n).
 
-    Args:
-        scores: X, shape (..., n, n).
-
-    Returns:
-        int64, shape (..., n).
-
-    Raises:
-        PermutationError: Scores are not finite.
+    Raises a `PermutationError` if scores are not finite.
     """
     _require_finite(scores)
     matrices = scores.detach().reshape(-1, *scores.shape[-2:])
@@ -59,9 +52,6 @@ def project_soft(
         tau: Weight of the entropy, positive.
         iterations: Maximum number of iterations, the first 20 Sinkhorn's, the others Newton's.
         tolerance: The iteration ends when all rows sum to 1 within this; columns always sum to 1.
-
-    Returns:
-        P, of the same shape and dtype.
 
     Raises:
         PermutationError: Scores are not finite, or tau is not positive.
@@ -82,11 +72,7 @@ def soften(
 
 
 def harden(group: PermutationGroup, permutation: Permutation) -> dict[str, np.ndarray]:
-    """Returns the hard element nearest to a soft one, for each name separately.
-
-    Raises:
-        PermutationError: The element is not of this group, or not finite.
-    """
+    """Returns the hard element nearest to a soft one, for each name separately."""
     matrices = group.matrices(permutation)
     return {name: project_hard(matrix).numpy() for name, matrix in matrices.items()}
 
@@ -246,11 +232,7 @@ def _solve(P: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def _conjugate_gradients(
     apply: Callable[[torch.Tensor], torch.Tensor], right: torch.Tensor, iterations: int = 16
 ) -> torch.Tensor | None:
-    """Solves A x = b: soft matrices need a few iterations, nearly hard ones many.
-
-    Returns:
-        None if the iterations did not suffice.
-    """
+    """Solves A x = b: soft matrices need a few iterations, nearly hard ones too many, for None."""
     x, residual = torch.zeros_like(right), right
     direction, square = residual, float(residual @ residual)
     enough = (10 * torch.finfo(right.dtype).eps) ** 2 * square

@@ -88,9 +88,6 @@ def descend(
             effect on "after", since the first gradient is at the start. A soft start is its own
             projection for any trust.
 
-    Returns:
-        The soft element, matrices by name.
-
     Raises:
         MergeError: `trust` is out of range.
     """
@@ -103,12 +100,8 @@ def descend_together(
 ) -> dict[int, dict[str, torch.Tensor]]:
     """Descends with several models step by step, with all gradients of a step in one query.
 
-    Args:
-        descents: A descent for each model, see `descent_steps`.
-        gradients: Returns for each permuted model, in their order, its `Gradient`.
-
-    Returns:
-        The soft element of each model.
+    `gradients` returns the `Gradient` of each permuted model, in their order. The result has each
+    soft element.
     """
     found: dict[int, dict[str, torch.Tensor]] = {}
     sent: dict[int, Any] = dict.fromkeys(descents)  # None begins
@@ -131,11 +124,7 @@ def descent_steps(
     generator: np.random.Generator,
     trust: float | None = None,
 ) -> Steps:
-    """Returns the descent of one model, with the arguments of `descend`.
-
-    Raises:
-        MergeError: `trust` is out of range.
-    """
+    """Returns the descent of one model, with the arguments of `descend`."""
     if trust is not None and not 0 < trust < 1:
         raise MergeError(f"The trust is {trust}. Give a number between 0 and 1, or None.")
     reference = next(iter(floating_tensors(model).values()))

@@ -55,9 +55,6 @@ def match_weights(
         sweeps: Maximum number of sweeps; it ends sooner when no step increases the objective.
         tolerance: Smallest increase that counts, as a fraction of the mean contribution of a unit
             of equal models.
-
-    Raises:
-        ModelMismatchError, SymmetryError: The models differ in form, or do not fit the table.
     """
     require_alike([reference, model])
     group, pairs = symmetry.group(model), unfold_models(symmetry, reference, model)
@@ -76,17 +73,10 @@ def match_weights(
 
 
 class CoordinateAscent:
-    """The steps of one matching.
+    """The steps of one matching, see `match_weights`.
 
-    It stores products of weights, and recomputes only rows that have moved since.
-
-    Args:
-        group: Permutations of the model.
-        pairs: Tensors of the reference and the model.
-        tolerance: See `match_weights`.
-
-    Attributes:
-        quadratic: Names that occur on several axes of one tensor.
+    It stores products of weights, and recomputes only rows that have moved since. Names in
+    `quadratic` occur on several axes of one tensor.
     """
 
     def __init__(
@@ -129,16 +119,10 @@ class CoordinateAscent:
         return current
 
     def _step(self, name: str, current: Indices, threshold: float, affected: _Pairs) -> Indices:
-        """Returns the element after the steps of a name and of the names that it owns.
+        """Returns the element after the steps of a name without an owner, and of its inner names.
 
-        Args:
-            name: A name without an owner.
-            current: The element before.
-            threshold: Steps that do not increase the objective by more than this are not taken.
-            affected: The pairs that count, by name.
-
-        Returns:
-            `current` itself if no step is taken.
+        A step is only taken if it increases the objective, of the affected pairs of each name, by
+        more than the threshold. Without such a step, the result is `current` itself.
         """
         pairs = affected[name]
         if not pairs:
@@ -230,11 +214,6 @@ class CoordinateAscent:
         On this walk, the step of a quadratic name is only its linearization's. So the walk need not
         end, and passes points where ascent would stop. It is cut off after three sweeps without a
         new best.
-
-        Args:
-            current: Start of the walk.
-            generator: Draws the order of names in each sweep.
-            sweeps: Maximum number of sweeps.
         """
         best, highest, futile_sweeps = current, total_product(self._pairs, current), 0
         for _ in range(sweeps):

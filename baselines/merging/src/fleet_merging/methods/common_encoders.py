@@ -24,11 +24,6 @@ def with_common_encoders(
     for the second moments of the features of both models' encoders on its data, side by side. A
     model that has these encoders already is unchanged.
 
-    Args:
-        problem: The models with their `encoders`, data holders and affine maps.
-        encoding: The other model.
-        meter: Sends the queries to data holders.
-
     Raises:
         MergeError: Encoders or data holders are missing, or the matrix has groups.
         MessageError: A data holder's answer is invalid.
@@ -56,10 +51,7 @@ def with_common_encoders(
 def _reading(reader: AffineMap, model: State, moments: Moments) -> State:
     """Returns a model with a matrix fitted to its outputs for its own encoders' features.
 
-    Args:
-        reader: The map that reads features.
-        model: The model, with other encoders.
-        moments: Of the map's new inputs, its own former ones, and 1.
+    Moments are of the map's new inputs, its own former ones, and 1.
     """
     matrix, second = reader.matrix(model), moments.inputs[0]
     count = reader.weights[0].of(model).flatten(1).shape[1]  # without a memory's own units

@@ -201,13 +201,7 @@ def _places_of(
 
 
 def _indices(places: Sequence[Place], small: Sequence[Place], chosen: Chosen) -> list[int]:
-    """Returns the indices of the small network's entries among the models', one after another.
-
-    Args:
-        places: Places in each of the models.
-        small: Places in the small network.
-        chosen: The chosen units.
-    """
+    """Returns the indices of the small network's entries among the models', one after another."""
     index = {place: number for number, place in enumerate(places)}
     found = []
     for name, unit, block in small:

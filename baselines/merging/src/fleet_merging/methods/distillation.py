@@ -247,15 +247,9 @@ def _arguments(
 def _as_they_are(
     problem: MergeProblem, gate: RowGate | None, states: torch.Tensor
 ) -> tuple[Any, ...]:
-    """Returns states as the argument of models that read nothing else.
+    """Returns states, (count, n) or with memory (count, steps, n), as the argument of models.
 
-    Args:
-        problem: The models.
-        gate: The gate with the Gaussians of the states, if any.
-        states: The states, (count, n), or of models with memory (count, steps, n).
-
-    Raises:
-        MergeError: The models read something else.
+    Raises a `MergeError` if the models read something else.
     """
     example = problem.example
     if problem.module is not None and len(example) == 1 and isinstance(example[0], torch.Tensor):

@@ -51,9 +51,6 @@ def ensemble(problem: MergeProblem) -> MergeResult:
 
     Lakshminarayanan et al., "Simple and Scalable Predictive Uncertainty Estimation using Deep
     Ensembles", 2017, where all models learn the same data. It sends no query.
-
-    Args:
-        problem: The models.
     """
     return MergeResult(tuple(problem.models))
 
@@ -162,11 +159,9 @@ def concatenation(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResul
 
 
 def require_head(problem: MergeProblem) -> None:
-    """Raises an error unless the last affine map returns the outputs of the models.
+    """Raises a `MergeError` unless the last affine map returns the outputs of the models.
 
-    Raises:
-        MergeError: Data holders or affine maps are missing. Or module and example are known, and
-            the map's outputs are not the module's.
+    This is only known with module and example. Data holders and affine maps must not be missing.
     """
     require_moments(problem, problem.affine_maps[-1:])
     if problem.module is None or problem.example is None:
@@ -243,10 +238,7 @@ def _gaussian(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns mean and whitening factor of the first inputs of a map, in float32.
 
-    Args:
-        moments: Moments of the map's inputs.
-        size: Number of the first ones.
-        scale: Unit of each of these inputs, (size,).
+    `scale` is the unit of each of these inputs, (size,).
     """
     mean, covariance = _of_states(moments, size)
     covariance = covariance / scale.outer(scale)
@@ -272,13 +264,9 @@ def _moments_of_all(problem: MergeProblem, meter: TrafficMeter, gate: RowGate | 
 def _fitted(
     pooled: Moments, parts: Sequence[torch.Tensor], bias: torch.Tensor, ridge: float
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Returns the matrix that fits moments best, in the parts of its prior.
+    """Returns the matrix that fits moments of inputs side by side best, in the parts of its prior.
 
-    Args:
-        pooled: Moments of inputs side by side, and of the labels.
-        parts: Rows of the prior matrix for each model, (groups, inputs, outputs).
-        bias: Its last row, (groups, 1, outputs).
-        ridge: Weight of the prior.
+    These are rows for each model, (groups, inputs, outputs), and the bias, (groups, 1, outputs).
     """
     if not 0 < ridge < float("inf"):
         raise MergeError(f"The ridge is {ridge}. Give a number above 0, such as 0.001.")

@@ -111,19 +111,10 @@ def method(
     permutes: bool = True,
     **fixed: Any,
 ) -> Callable[[_Function], _Function]:
-    """Returns a decorator that adds a function to `METHODS`.
+    """Returns a decorator that adds a function to `METHODS`, with the facts of `MethodFacts`.
 
-    Args:
-        name: See `MethodFacts`, as for the others.
-        title: A title.
-        source: A source.
-        needs: Needs. Methods with a base, on task vectors, have a common start and permute nothing.
-        start: A start.
-        asks: Queries.
-        layers: Kinds of layers.
-        returns: A result.
-        permutes: Whether it needs a table.
-        fixed: Options that this method fixes, if the function has further variants.
+    Methods with a base, on task vectors, have a common start and permute nothing. `fixed` are
+    options that this method fixes, if the function has further variants.
     """
     if "base" in needs:
         start, permutes = "common", False
@@ -147,15 +138,9 @@ def variant(
     asks: str | None = None,
     **fixed: Any,
 ) -> Callable[[_Function], _Function]:
-    """Returns a decorator that adds a variant of the method below it.
+    """Returns a decorator that adds a variant of the method below it, made by options.
 
-    Args:
-        name: Its name.
-        title: Its title.
-        source: Its source, if it differs from the method's.
-        needs: Its needs, if they differ from the method's.
-        asks: Its queries to data holders, if they differ from the method's.
-        fixed: The options that make the variant.
+    Source, needs and queries are given if they differ from the method's.
     """
 
     def register(function: _Function) -> _Function:
@@ -170,12 +155,10 @@ def variant(
 
 
 def require_layers(problem: MergeProblem, facts: MethodFacts) -> None:
-    """Raises an error if a method cannot merge a layer of the models.
+    """Raises a `MergeError` if a method cannot merge a layer of the models.
 
-    Layers with equal tensors in all models, as of a frozen encoder, are kept as they are.
-
-    Raises:
-        MergeError: The message names the layers, and the methods that can merge these models.
+    Layers with equal tensors in all models, as of a frozen encoder, are kept as they are. The
+    message names the layers, and the methods that can merge these models.
     """
     layers = layers_of(problem)
     if refused := [kind for kind in layers if kind not in facts.layers]:
@@ -186,13 +169,9 @@ def require_layers(problem: MergeProblem, facts: MethodFacts) -> None:
 def refusal(
     problem: MergeProblem, name: str, found: str, layers: Iterable[str] = LAYERS
 ) -> MergeError:
-    """Returns the error of a method that cannot merge something.
+    """Returns the error of a method that cannot merge the layers or tensors `found`.
 
-    Args:
-        problem: The problem.
-        name: The method.
-        found: The layers or tensors that it cannot merge.
-        layers: Kinds of layers that another method has to merge.
+    Another method has to merge all kinds of `layers`.
     """
     able = [
         each.name

@@ -192,9 +192,6 @@ def align_with_mean(
         generator: Draws points, seeds and noise.
         descent: See `fleet_merge`.
         trust: See `fleet_merge`.
-
-    Raises:
-        MessageError: The data holder's answer is invalid.
     """
     problem = MergeProblem(symmetry, [model], data_holders=[data_holder])
     points, meter = {0: _between(mean, generator)}, TrafficMeter()
@@ -221,14 +218,8 @@ def _points(
 ) -> Points:
     """Returns a function that draws the points at which a model's gradients are computed.
 
-    Args:
-        problem: The models.
-        permutations: Their permutations.
-        index: Index of the moving model.
-        point: See `fleet_merge`.
-        mean: The average at the beginning of the epoch.
-        total: The sum of all models as permuted now.
-        generator: Draws the points.
+    `mean` is the average at the beginning of the epoch, `total` the sum of all models as permuted
+    now.
     """
     if point == "average":
         others = _without(problem, permutations, index, total)
@@ -274,10 +265,9 @@ def _descend(
     descent: Descent,
     trust: float | None,
 ) -> dict[int, dict[str, torch.Tensor]]:
-    """Descends with some models by their own losses; all data holders of a step are asked at once.
+    """Descends with the models that have `points`; all data holders of a step are asked at once.
 
-    Returns:
-        The soft permutation of each model that has `points`, by its index.
+    It returns their soft permutations.
     """
 
     def gradients(moving: Mapping[int, State]) -> list[State]:

@@ -214,10 +214,8 @@ def factors(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the factors A and B with the closest product, both with the same norm.
 
-    Args:
-        product: Shape (outputs, inputs, kernel ...).
-        A: Example of A, with its shape, dtype and rank.
-        B: Example of B, with its shape and dtype.
+    The product is (outputs, inputs, kernel ...). A and B are examples of the factors' shapes and
+    dtypes.
     """
     U, values, V = torch.linalg.svd(product.flatten(1), full_matrices=False)
     rank = min(len(A), len(values))

@@ -41,30 +41,13 @@ NEEDS = {
 
 
 def require(problem: MergeProblem, *needs: str) -> None:
-    """Raises an error unless a problem has all needed fields.
-
-    Args:
-        problem: The problem.
-        needs: Names of `NEEDS`.
-
-    Raises:
-        MergeError: A field is missing; the message names it, and a way to give it. Or moments of
-            the affine maps are too large.
-    """
+    """Raises a `MergeError` unless a problem has all needed fields, names of `NEEDS`."""
     for need in needs:
         required(problem, need)
 
 
 def required(problem: MergeProblem, need: str) -> Any:
-    """Returns a needed field of a problem.
-
-    Args:
-        problem: The problem.
-        need: A name of `NEEDS`.
-
-    Raises:
-        MergeError: It is missing; see `require`.
-    """
+    """Returns a needed field of a problem; raises a `MergeError` if it is missing."""
     if is_missing(problem, need):
         what, remedy = NEEDS[need]
         raise MergeError(f"The merge problem has no {what} ({need}). {remedy}")
@@ -78,11 +61,7 @@ def is_missing(problem: MergeProblem, need: str) -> bool:
 
 
 def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = None) -> None:
-    """Raises an error unless data holders can measure moments of affine maps; all if None.
-
-    Raises:
-        MergeError: There are no data holders or no affine maps, or moments are too large.
-    """
+    """Raises a `MergeError` unless data holders can measure moments of affine maps; all if None."""
     require(problem, "data_holders", "affine_maps")
     require_measurable(problem.affine_maps if maps is None else maps, problem.models[0])
 
@@ -90,8 +69,7 @@ def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = No
 def needs_of(method: Callable[..., object]) -> tuple[str, ...]:
     """Returns the declared needs of a user's method: its attribute `needs`, if it has one.
 
-    Raises:
-        MergeError: It names an unknown field.
+    Raises a `MergeError` if it names an unknown field.
     """
     given: Iterable[str] = getattr(method, "needs", ())
     if unknown := [need for need in given if need not in NEEDS]:

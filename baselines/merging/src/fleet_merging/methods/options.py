@@ -19,8 +19,7 @@ def keyword_arguments(method: str, options: MethodOptions) -> dict[str, Any]:
     """Returns the keyword arguments of a method from the options of a YAML file.
 
     Raises:
-        UnknownChoiceError, MergeError: There is no such method or option, or the option has no such
-            value.
+        UnknownChoiceError, MergeError: There is no such method or option, or it has no such value.
     """
     texts = [
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
@@ -32,9 +31,7 @@ def keyword_arguments(method: str, options: MethodOptions) -> dict[str, Any]:
 def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
     """Returns the keyword arguments of a method from texts.
 
-    Args:
-        method: The method.
-        texts: NAME=VALUE for keyword arguments of the method, and for fields of its `Descent`.
+    Texts are NAME=VALUE for keyword arguments of the method, and for fields of its `Descent`.
 
     Raises:
         MergeError: A text has another form, or a value another type than the default.
@@ -59,8 +56,7 @@ def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
 def bound(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns keyword arguments of a method; fields of its descent may be given by name.
 
-    Raises:
-        UnknownChoiceError: The method has no such option.
+    Raises an `UnknownChoiceError` if the method has no such option.
     """
     parameters = inspect.signature(method).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):

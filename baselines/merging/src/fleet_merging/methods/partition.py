@@ -69,16 +69,10 @@ def block_diagonal(
     """Returns the state dict of networks side by side: free axes are concatenated.
 
     Each tensor has the models' blocks on its diagonal, along its free axes, and zeros elsewhere. A
-    permutation within the units of another axis belongs to these units and is not widened.
+    permutation within the units of another axis belongs to these units and is not widened. Tensors
+    named in `added`, such as the last layer's bias, have no free axes and are summed.
 
-    Args:
-        symmetry: Table of all of them; their sizes may differ.
-        states: State dicts.
-        added: Names of tensors without free axes that are summed, such as the last layer's bias.
-
-    Raises:
-        MergeError: Another tensor without free axes differs between models.
-        SymmetryError: The table does not fit them.
+    Raises a `MergeError` if another tensor without free axes differs between models.
     """
     sized = [symmetry.sized_axes(state) for state in states]
     return {

@@ -171,11 +171,7 @@ def sinkhorn_rebasin(
 
 
 def require_start(start: str) -> None:
-    """Raises an error if a start is none of `STARTS`.
-
-    Raises:
-        MergeError: It is none of them.
-    """
+    """Raises a `MergeError` if a start is none of `STARTS`."""
     if start not in STARTS:
         raise MergeError(f"The start is {start!r}; known are {', '.join(STARTS)}.")
 
@@ -216,7 +212,6 @@ def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutat
 
     Raises:
         MergeError: `by` is unknown, or data holders or affine maps are missing.
-        MessageError: A data holder's answer is invalid.
     """
     if by not in get_args(Alignment):
         raise MergeError(
@@ -265,13 +260,7 @@ def alternate(
         permuted: Returns the terms of the reference's average.
         align: Aligns one model with the average of the others, from its present permutation.
         generator: Draws the orders.
-        rounds: Maximum number of rounds.
-
-    Returns:
-        The permutation of each model.
-
-    Raises:
-        MergeError: `rounds` is less than 1.
+        rounds: Maximum number of rounds, at least 1.
     """
     if rounds < 1:
         raise MergeError(f"The number of rounds of an alternation is {rounds}. Give at least 1.")

@@ -104,16 +104,13 @@ COMBINATIONS = ("average", "ties", "iso_c", "tsv_m", "wudi")
 def combined(
     vectors: Sequence[TaskVector], weights: Sequence[float], by: str, density: float = 0.2
 ) -> TaskVector:
-    """Returns one task vector from several, with the defaults of the method of the same name.
+    """Returns one task vector from several, by the defaults of a method.
 
     Args:
         vectors: Task vectors, in float64.
         weights: Averaging weight of each; they sum to 1.
         by: One of `COMBINATIONS`.
         density: See `task_vectors.ties`.
-
-    Raises:
-        MergeError: `by` is none of them, or `density` is not above 0 and at most 1.
     """
     count = len(vectors)
     ways: dict[str, tuple[Combine, float]] = {

@@ -111,11 +111,7 @@ def dare(
 
 
 def task_vectors(problem: MergeProblem) -> list[TaskVector]:
-    """Returns the task vector of each model.
-
-    Raises:
-        MergeError: The problem has no base.
-    """
+    """Returns the task vector of each model."""
     base = _base_tensors(problem)
     return [
         {name: model[name].detach().to(value) - value for name, value in base.items()}
@@ -124,11 +120,7 @@ def task_vectors(problem: MergeProblem) -> list[TaskVector]:
 
 
 def add_to_base(problem: MergeProblem, change: TaskVector, scale: float) -> MergeResult:
-    """Returns the base plus a multiple of a change; buffers are averaged.
-
-    Raises:
-        MergeError: The problem has no base, or the scale is not finite.
-    """
+    """Returns the base plus a multiple of a change; buffers are averaged."""
     require_finite(scale)
     identities = tuple(problem.group.identity() for _ in problem.models)
     state = problem.mean()
@@ -146,16 +138,7 @@ def require_finite(scale: float) -> None:
 def ties_mean(
     vectors: Sequence[TaskVector], weights: Sequence[float], density: float
 ) -> TaskVector:
-    """Returns the merged task vector of `ties`, before it is scaled.
-
-    Args:
-        vectors: Task vectors.
-        weights: Averaging weight of each.
-        density: See `ties`.
-
-    Raises:
-        MergeError: `density` is not above 0 and at most 1.
-    """
+    """Returns the merged task vector of `ties`, before it is scaled."""
     if not 0 < density <= 1:
         raise MergeError(f"The density is {density}. Give a fraction above 0 and at most 1.")
     trimmed = [_trimmed(vector, density) for vector in vectors]

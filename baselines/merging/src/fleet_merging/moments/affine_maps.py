@@ -126,15 +126,7 @@ def affine_maps(model: nn.Module) -> dict[str, AffineMap]:
 
 
 def require_measurable(maps: Iterable[AffineMap], state: State) -> None:
-    """Raises an error if the second moments of a map's inputs do not fit into memory.
-
-    Args:
-        maps: The maps.
-        state: Weights of the model.
-
-    Raises:
-        MergeError: They are larger than `LARGEST_MOMENTS_GB`.
-    """
+    """Raises a `MergeError` if the second moments of a map exceed `LARGEST_MOMENTS_GB`."""
     for each in maps:
         if (size := each.moments_gb(state)) > LARGEST_MOMENTS_GB:
             raise MergeError(

@@ -158,10 +158,7 @@ def with_noise(
 ) -> dict[str, Moments]:
     """Returns moments with noise, the same on both sides of the diagonal of the inputs'.
 
-    Args:
-        moments: Moments by map.
-        noise: Standard deviation, relative to the root mean square of each matrix's entries.
-        seed: Seed of the draws.
+    The noise is a standard deviation, relative to the root mean square of each matrix's entries.
     """
     generator = np.random.default_rng(seed)
 

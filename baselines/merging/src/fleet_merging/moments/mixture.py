@@ -244,14 +244,8 @@ def _along_axes(
 def _clusters(pairs: torch.Tensor, episodes: np.ndarray, count: int, seed: int) -> list[Cluster]:
     """Returns pairs in at most `count` clusters by their states (k-means++).
 
-    Args:
-        pairs: The pairs.
-        episodes: Number of the episode of each.
-        count: Largest number of clusters.
-        seed: Seed of the first centers.
-
-    Returns:
-        Clusters of at least `LEAST_EPISODES` episodes; none if there are fewer in all.
+    Each cluster has at least `LEAST_EPISODES` episodes, given by the number of each pair's episode.
+    If there are fewer in all, there is no cluster.
     """
     from scipy.cluster.vq import kmeans2
 

@@ -77,11 +77,7 @@ def decode(message: bytes, codecs: tuple[Codec, ...] | None = None) -> Any:
 
 
 def value_of(kind: str, tensors: Tensors, codecs: tuple[Codec, ...] | None = None) -> Any:
-    """Returns the value of a kind from its content, which is emptied; see `contents`.
-
-    Raises:
-        MessageError: See `decode`.
-    """
+    """Returns the value of a kind from its content, which is emptied; see `contents`."""
     known = {codec.kind: codec for codec in codecs or QUERY_CODECS}
     if kind not in known:
         raise MessageError(f"A message is of the kind {kind!r}; known are {', '.join(known)}.")
@@ -124,15 +120,7 @@ def _kind_of(message: bytes) -> str:
 
 
 def unpacked(message: bytes, kind: str) -> Tensors:
-    """Returns the tensors of a message.
-
-    Args:
-        message: A message of any kind.
-        kind: Its kind, for the error message.
-
-    Raises:
-        MessageError: It is no message.
-    """
+    """Returns the tensors of a message; the error message calls it a `kind`."""
     try:
         return load(message)
     except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
@@ -158,8 +146,7 @@ def take_named(tensors: Tensors, prefix: str) -> Tensors:
 def take_scalar(tensors: Tensors, name: str, dtype: torch.dtype) -> torch.Tensor:
     """Removes a scalar from a message's tensors, and returns it.
 
-    Raises:
-        MessageError: There is none of this name and type.
+    Raises a `MessageError` if there is none of this name and type.
     """
     tensor = tensors.pop(name, None)
     if tensor is None or tensor.dim() or tensor.dtype != dtype:

@@ -63,8 +63,7 @@ Axis = tuple[Product, ...]
 def parse_axes(text: str) -> tuple[Axis, ...]:
     """Returns the axes of an axis string, such as `"(_gate:4 h) _in"`.
 
-    Raises:
-        AxisSyntaxError: The string cannot be read; the message shows the position.
+    Raises an `AxisSyntaxError` with the position if the string cannot be read.
     """
     tokens = [(match.group(), match.start()) for match in _TOKEN.finditer(text)]
     axes: list[Axis] = []

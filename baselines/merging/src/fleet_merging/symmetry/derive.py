@@ -139,15 +139,7 @@ def _checked(
 
 
 def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) -> set[str]:
-    """Runs a program on axes, which unifies its parameters'.
-
-    Args:
-        program: The program, from `record`.
-        parameters: Axes of the entries of the state dict.
-
-    Returns:
-        Names of the entries that the program reads.
-    """
+    """Runs a program on axes, which unifies its parameters'; returns the names that it reads."""
     signature = program.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     mutated = {**signature.buffers_to_mutate, **getattr(signature, "parameters_to_mutate", {})}
@@ -184,8 +176,7 @@ def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) 
 def _of_node(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
     """Returns the axes of a node's results.
 
-    Raises:
-        DerivationError: Their number or sizes depend on numbers, or the node is no operation.
+    Raises a `DerivationError` if their number or sizes depend on numbers, or for no operation.
     """
     try:
         return _call(node, values)

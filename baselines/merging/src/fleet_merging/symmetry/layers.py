@@ -114,21 +114,14 @@ def grouped(groups: str, units: str) -> str:
     """Returns the axis "groups units@groups": reordered groups, with reordered units inside each.
 
     Such is the axis of channels of a `GroupNorm`, in every parameter that has it. Exceptions are a
-    single group, and groups of one channel.
-
-    Args:
-        groups: Name of the groups, with their number if shapes do not determine it: "head:4".
-        units: Name of the units inside.
+    single group, and groups of one channel. Groups have their number if shapes do not determine it:
+    "head:4".
     """
     return f"{groups} {units}@{_name(groups)}"
 
 
 def mlp(modules: Sequence[str], axes: Sequence[str], bias: bool = True) -> Table:
-    """Returns the table of consecutive `Linear` modules; axes[i] is the input of modules[i].
-
-    Raises:
-        AxisSyntaxError: The number of axes is not the number of the modules plus one.
-    """
+    """Returns the table of consecutive `Linear` modules; axes[i] is the input of modules[i]."""
     if len(axes) != len(modules) + 1:
         raise AxisSyntaxError(
             f"{len(modules)} consecutive modules, {', '.join(modules)}, have {len(modules) + 1} "

@@ -262,11 +262,7 @@ def parse_table(text: str) -> Symmetry:
 
 
 def require_covered(symmetry: Symmetry, state: State) -> None:
-    """Raises an error unless a table has exactly the parameters of a model.
-
-    Raises:
-        UncoveredParameterError: They differ; the message names every difference.
-    """
+    """Raises an `UncoveredParameterError` unless a table has exactly the parameters of a model."""
     require_tensors(state)
     uncovered = [name for name in state if name not in symmetry.axes]
     absent = [name for name in symmetry.axes if name not in state]
@@ -285,11 +281,7 @@ def require_covered(symmetry: Symmetry, state: State) -> None:
 
 
 def require_tensors(state: State) -> None:
-    """Raises an error unless a model holds nothing but tensors.
-
-    Raises:
-        UncoveredParameterError: It holds others; the message names the entry.
-    """
+    """Raises an `UncoveredParameterError` unless a model holds nothing but tensors."""
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
             raise UncoveredParameterError(
@@ -299,12 +291,7 @@ def require_tensors(state: State) -> None:
 
 
 def require_alike(states: Sequence[State]) -> None:
-    """Raises an error unless all models have the same names, shapes and dtypes.
-
-    Raises:
-        UncoveredParameterError: One holds something other than tensors.
-        ModelMismatchError: They differ; the message names the first model that does, and where.
-    """
+    """Raises a `ModelMismatchError` unless all models have the same names, shapes and dtypes."""
     for state in states:
         require_tensors(state)
     for index, state in enumerate(states[1:], start=1):

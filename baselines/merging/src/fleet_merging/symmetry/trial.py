@@ -135,16 +135,10 @@ def _trial(
 def faulty_output(
     model: nn.Module, state: State, arguments: tuple[Any, ...], output: Callable[[Any], Any]
 ) -> str | None:
-    """Returns the place of outputs that are not finite; None if all are finite.
+    """Returns the kind and name of the first module with outputs that are not finite, or None.
 
-    Args:
-        model: The model, which is not changed.
-        state: The weights.
-        arguments: Its arguments.
-        output: Selects the outputs to check from the model's result.
-
-    Returns:
-        The kind and name of the first module with such outputs.
+    The model, with the weights of a state, returns finite outputs for the arguments if this is
+    None.
     """
     trial, found = copied(model), list[str]()
     load_tensors(trial, state)

@@ -162,10 +162,7 @@ def contract(letters: str, *tensors: Sequence[Units]) -> list[Units]:
 def mix(axes: Sequence[Units], dims: Sequence[int], keep: bool = False) -> list[Units]:
     """Treats all units along some axes alike, as a mean or a softmax does.
 
-    Args:
-        axes: Sequence[Units] of the tensor.
-        dims: Indices of the axes.
-        keep: Whether the result has these axes, unlike a sum's.
+    With `keep`, the result has these axes, unlike a sum's.
     """
     confine_to_each_other([unit for dim, unit in enumerate(axes) if dim not in dims])
     return list(axes) if keep else [Units(1) if i in dims else unit for i, unit in enumerate(axes)]

@@ -253,12 +253,7 @@ def _unify_products(one: Units, other: Units) -> None:
 
 
 def split(unit: Units, outer: int) -> tuple[Units, Units]:
-    """Splits units, no product, into a product of outer units and the rest.
-
-    Args:
-        unit: The units.
-        outer: Number of outer units, which divides theirs.
-    """
+    """Splits units, no product, into a product of outer units, of this number, and the rest."""
     unit = tie(unit)
     inner = unit.size // outer
     if unit.product:
@@ -281,10 +276,7 @@ def split(unit: Units, outer: int) -> tuple[Units, Units]:
 def regroup(units: Sequence[Units], sizes: Sequence[int], reason: str) -> list[Units]:
     """Reshapes: returns axes of the given lengths that hold the same entries in the same order.
 
-    Args:
-        units: The axes.
-        sizes: The lengths.
-        reason: Why all are fixed if the lengths do not divide one another.
+    If the lengths do not divide one another, all are fixed for a reason.
     """
     rest = [factor for unit in units for factor in factors(unit) if factor.size > 1]
     result = []
