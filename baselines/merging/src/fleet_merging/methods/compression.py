@@ -8,20 +8,19 @@ is fitted once more to the labels, on its inputs in the small network.
 
 Every fit has a closed form in second moments of the inputs of the united network's maps, which data
 holders measure on their own data. A recurrent layer is fitted on the united network's past states,
-so that errors do not feed back during the fit. Units are chosen by forward selection, see
-`unit_selection`, as He et al. (2017) prune networks, here over several networks.
+so that errors do not feed back during the fit. Units are chosen by forward selection (Chen,
+Billings and Luo 1989), as He et al. (2017) prune networks, here over several networks.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.ensembles import require_head
-from fleet_merging.methods.facts import MOMENTS, method, refusal, shared
-from fleet_merging.methods.needs import require_moments
-from fleet_merging.methods.unit_selection import Candidates, candidates_of, greedy
+from fleet_merging.methods.facts import MOMENTS, method, refusal, require_moments, shared
 from fleet_merging.methods.widths import Place, ResultForm, numbered, places
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import Moments, Target, solve
@@ -33,6 +32,12 @@ from fleet_merging.symmetry.table import State
 
 Chosen = dict[str, list[tuple[int, int]]]
 """Chosen units by free name: number of the model, and of the unit in it."""
+
+_DAMPING = 1e-3
+"""Fraction of a unit's variance added to its unexplained variance, in the forward selection."""
+
+Candidates = tuple[np.ndarray, np.ndarray]
+"""Covariances of units with one another, (n, n), and with later layers' inputs, (n, k)."""
 
 
 @method(
@@ -263,3 +268,45 @@ def _measured(
     query = MomentQuery(first, tuple(each.name for each in maps), target, beside=tuple(beside))
     shares = problem.normalized_weights.tolist()
     return meter.ask_pooled(problem.data_holders, query, problem.affine_maps, shares)
+
+
+def candidates_of(
+    second: torch.Tensor, parts: Sequence[list[int]], wanted: torch.Tensor
+) -> list[Candidates]:
+    """Returns the candidates of one map: a set for each time that it reads the units.
+
+    Args:
+        second: Second moments of its inputs.
+        parts: Rows of the units, for each time that it reads them.
+        wanted: Its matrix.
+    """
+    found, variance = [], 0.0
+    for rows in parts:
+        mean = second[rows, -1]
+        covariance = second[rows][:, rows] - mean.outer(mean)
+        products = covariance @ wanted[rows]
+        found.append((covariance, products))
+        variance += float((wanted[rows] * products).sum())
+    scale = max(variance, 1e-24) ** 0.5  # so that all maps above have equal weight
+    return [(covariance.numpy(), (each / scale).numpy()) for covariance, each in found]
+
+
+def greedy(candidates: Sequence[Candidates], count: int) -> list[int]:
+    """Returns a number of units, each the best to explain the rest of those before.
+
+    A unit explains sum_k C_jk^2 / G_jj of the inputs. The covariances G of units, and C with the
+    inputs, are without the parts that the units before explain. So no candidate needs a solution.
+    """
+    left = [(G.copy(), C.copy(), _DAMPING * np.diagonal(G) + 1e-12) for G, C in candidates]
+    order: list[int] = []
+    for _ in range(count):
+        gains = [(C**2).sum(1) / (np.diagonal(G) + damping) for G, C, damping in left]
+        gain = np.sum(gains, axis=0)
+        gain[order] = -1.0
+        best = int(np.argmax(gain))
+        order.append(best)
+        for G, C, damping in left:
+            explained = G[:, best] / (G[best, best] + damping[best])
+            C -= np.outer(explained, C[best])
+            G -= np.outer(explained, G[best])
+    return order

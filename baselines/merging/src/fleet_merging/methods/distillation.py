@@ -11,7 +11,6 @@ import torch
 
 from fleet_merging.ensembles import Ensemble
 from fleet_merging.errors import MergeError
-from fleet_merging.methods.common_encoders import with_common_encoders
 from fleet_merging.methods.compression import structured_compression
 from fleet_merging.methods.ensembles import (
     concatenation,
@@ -19,18 +18,18 @@ from fleet_merging.methods.ensembles import (
     gated_refit,
     require_head,
 )
-from fleet_merging.methods.facts import MOMENTS, method
-from fleet_merging.methods.needs import required
-from fleet_merging.methods.rebasin import match_models
+from fleet_merging.methods.facts import MOMENTS, method, required
+from fleet_merging.methods.rebasin import naive_average
 from fleet_merging.methods.regression import fitted
 from fleet_merging.methods.seeded_draws import content_order, content_seed, digest, reordered
 from fleet_merging.modules import copied, load_tensors, tensors_of, uncompiled
+from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.gate import RowGate, draw
-from fleet_merging.moments.measurement import combine
+from fleet_merging.moments.measurement import Moments, combine, solve
 from fleet_merging.moments.mixture import StateMixture
 from fleet_merging.moments.rows import input_rows
 from fleet_merging.problem import MergeProblem, MergeResult, Teacher
-from fleet_merging.queries.query import MAX_COMPONENTS, MixtureQuery
+from fleet_merging.queries.query import MAX_COMPONENTS, MixtureQuery, MomentQuery
 from fleet_merging.queries.traffic import DataHolderError, TrafficMeter
 from fleet_merging.symmetry.table import State
 
@@ -41,7 +40,10 @@ _TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {
     "mean": lambda problem: MergeResult(tuple(problem.models)),
 }
 
-_STARTS = ("average", "matching", "structured_compression")
+_STARTS = ("average", "structured_compression")
+
+_RIDGE = 1e-3
+"""Weight of a model's own matrix in the fit, as in the other methods."""
 
 _GRADIENT_NORM = 1.0
 """Norm to which longer gradients are shortened, as in the training of policies."""
@@ -77,15 +79,14 @@ def distillation(
     not depend on the order of the models.
 
     With encoders, states are features. All models, and the network in training, first get the
-    start's encoders, which stay constant, see `common_encoders`. With heads that denoise, outputs
-    are the answers for noisy actions on the way to actions that the ensemble draws.
+    start's encoders, which stay constant. With heads that denoise, outputs are the answers for
+    noisy actions on the way to actions that the ensemble draws.
 
     Args:
         problem: The models with their `module`, and the inputs of the teacher and the start.
         teacher: "density_gated_ensemble", "gated_refit", "concatenation", or the "mean" of the
             outputs.
-        start: "average" of the weights, the average after their "matching", or
-            "structured_compression".
+        start: "average" of the weights, or "structured_compression".
         mixtures: Largest number of Gaussians of a data holder's first states of episodes, and of
             its other states; 0 asks for none.
         rank: Number of principal axes of the features of encoders along which Gaussians lie.
@@ -150,15 +151,61 @@ def distillation(
     return MergeResult.network(state, own, taught.traffic + first.traffic + meter.traffic)
 
 
+def with_common_encoders(
+    problem: MergeProblem, encoding: State, meter: TrafficMeter
+) -> tuple[State, ...]:
+    """Returns the models with the encoders of another one.
+
+    The matrix that reads features is fitted to its former outputs. The data holder is asked once
+    for the second moments of the features of both models' encoders on its data, side by side. A
+    model that has these encoders already is unchanged.
+
+    Raises:
+        MergeError: Encoders or data holders are missing, or the matrix has groups.
+        MessageError: A data holder's answer is invalid.
+    """
+    encoders = problem.encoders
+    if encoders is None:
+        raise MergeError("The models' encoders are unknown. Give the problem's `encoders`.")
+    reader = {each.name: each for each in problem.affine_maps}[encoders.reader]
+    if reader.groups > 1:
+        raise MergeError(f"{reader.name!r} reads features in groups. Use concatenation.")
+    common = {name: encoding[name] for name in encoders.parameters}
+    adopted: Sequence[State] = [{**model, **common} for model in problem.models]
+    queries = [
+        MomentQuery(new, (reader.name,), beside=(own,))
+        for new, own in zip(adopted, problem.models, strict=True)
+    ]
+    holders = required(problem, "data_holders")
+    answers = meter.ask_all_moments(holders, queries, problem.affine_maps)
+    return tuple(
+        _reading(reader, new, answer[reader.name])
+        for new, answer in zip(adopted, answers, strict=True)
+    )
+
+
+def _reading(reader: AffineMap, model: State, moments: Moments) -> State:
+    """Returns a model with a matrix fitted to its outputs for its own encoders' features.
+
+    Moments are of the map's new inputs, its own former ones, and 1.
+    """
+    matrix, second = reader.matrix(model), moments.inputs[0]
+    count = reader.weights[0].of(model).flatten(1).shape[1]  # without a memory's own units
+    inputs, last = matrix.shape[1] - 1, len(second) - 1
+    new, own = ([*range(first, first + count), last] for first in (0, inputs))
+    entries = [*range(count), inputs]
+    wanted = second[new][:, own] @ matrix[0, entries]
+    fit = Moments(second[new][:, new][None], wanted[None])
+    changed = matrix.clone()
+    changed[0, entries] = solve(fit, matrix[:, entries], _RIDGE)[0]
+    return reader.with_matrix(model, changed)
+
+
 def _first(problem: MergeProblem, start: str) -> MergeResult:
     """Returns the initial network of the training."""
     if start == "structured_compression":
         return structured_compression(replace(problem, resized=None))
-    identity = problem.group.identity()
-    permutations = (
-        match_models(problem) if start == "matching" else tuple(identity for _ in problem.models)
-    )
-    return MergeResult.network(problem.mean(permutations), permutations)
+    return naive_average(problem)
 
 
 def _measured(

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 import torch
 
 from fleet_merging.errors import MergeError
-from fleet_merging.methods.facts import ENSEMBLE, MOMENTS, method
-from fleet_merging.methods.needs import require_moments
+from fleet_merging.methods.facts import ENSEMBLE, MOMENTS, method, require_moments
 from fleet_merging.modules import copied
 from fleet_merging.moments.affine_maps import RECURRENT, AffineMap
 from fleet_merging.moments.gate import RowGate

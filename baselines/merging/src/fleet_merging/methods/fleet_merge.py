@@ -26,8 +26,7 @@ from fleet_merging.average import WeightedSum, agreeing_tensors, weighted_sum
 from fleet_merging.errors import MergeError
 from fleet_merging.matching.sinkhorn import harden
 from fleet_merging.matching.soft_descent import Descent, descend_together, descent_steps
-from fleet_merging.methods.facts import method, variant
-from fleet_merging.methods.needs import require
+from fleet_merging.methods.facts import method, required, variant
 from fleet_merging.methods.rebasin import match_models, require_start
 from fleet_merging.methods.seeded_draws import content_order, reordered
 from fleet_merging.problem import MergeProblem, MergeResult
@@ -298,7 +297,7 @@ def _require_usable(
     require_start(start)
     if point not in POINTS:
         raise MergeError(f"The point is {point!r}; known are {', '.join(POINTS)}.")
-    require(problem, "data_holders")
+    required(problem, "data_holders")
     if epochs < 1:
         raise MergeError(f"The number of epochs of Fleet-Merge is {epochs}. Give at least 1.")
     count = len(problem.models)

@@ -18,8 +18,7 @@ from fleet_merging.matching.activations import match_moments
 from fleet_merging.matching.sinkhorn import harden
 from fleet_merging.matching.soft_descent import Descent, Gradient, descend
 from fleet_merging.matching.weights import match_weights
-from fleet_merging.methods.facts import method, variant
-from fleet_merging.methods.needs import require, require_moments
+from fleet_merging.methods.facts import method, require_moments, required, variant
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import DataHolder
 from fleet_merging.queries.query import MomentQuery
@@ -146,7 +145,7 @@ def sinkhorn_rebasin(
     generator = np.random.default_rng(problem.seed)
     meter = TrafficMeter()
     if loss not in _DISTANCES:
-        require(problem, "shared_data_holder")
+        required(problem, "shared_data_holder")
     data_holder = None if loss in _DISTANCES else problem.shared_data_holder
 
     def permuted(index: int, permutation: Permutation) -> State:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from fleet_merging.average import floating_tensors
-from fleet_merging.methods.needs import require
+from fleet_merging.methods.facts import required
 from fleet_merging.problem import MergeProblem
 from fleet_merging.queries.query import LossQuery
 from fleet_merging.queries.traffic import TrafficMeter
@@ -56,7 +56,7 @@ class DrawnGradients:
     """Asks the data holders of a problem for gradients; `meter` counts the traffic."""
 
     def __init__(self, problem: MergeProblem) -> None:
-        require(problem, "data_holders")
+        required(problem, "data_holders")
         self.meter = TrafficMeter()
         self._problem = problem
         self._digests = [digest(model) for model in problem.models]

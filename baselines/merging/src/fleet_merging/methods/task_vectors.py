@@ -12,8 +12,7 @@ import torch
 from fleet_merging.average import weighted_sum
 from fleet_merging.buffers import learned_tensors
 from fleet_merging.errors import MergeError
-from fleet_merging.methods.facts import BASE, method
-from fleet_merging.methods.needs import required
+from fleet_merging.methods.facts import BASE, method, required
 from fleet_merging.methods.seeded_draws import content_seed, digest
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.symmetry.table import State
