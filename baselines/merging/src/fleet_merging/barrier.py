@@ -78,24 +78,9 @@ def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) 
         MergeError: `points` is even, or below 3.
         ModelMismatchError: The models differ in form.
     """
-    return Barrier.of_losses(*curve(loss, one, other, points))
-
-
-def curve(
-    measure: Measure, one: State, other: State, points: int = POINTS
-) -> tuple[np.ndarray, np.ndarray]:
-    """Measures (1 - lambda) one + lambda other at evenly spaced lambdas.
-
-    Returns:
-        The lambdas and the values, shape (points,) both.
-
-    Raises:
-        MergeError: `points` is even, or below 3.
-        ModelMismatchError: The models differ in form.
-    """
     lambdas = lambdas_of(points)
-    values = [float(measure(interpolate(one, other, float(position)))) for position in lambdas]
-    return lambdas, np.array(values)
+    losses = [float(loss(interpolate(one, other, float(at)))) for at in lambdas]
+    return Barrier.of_losses(lambdas, losses)
 
 
 def lambdas_of(points: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import torch
@@ -11,7 +12,6 @@ from fleet_merging.barrier import Measure, loss_barrier
 from fleet_merging.errors import NotInvariantError
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import LocalDataHolder
-from fleet_merging.queries.query import LossQuery
 from fleet_merging.queries.traffic import TrafficMeter
 from fleet_merging.symmetry.group import Permutation
 from fleet_merging.symmetry.table import State
@@ -101,18 +101,12 @@ def pooled_loss(problem: MergeProblem) -> Measure | None:
     These are all data holders', weighted by the averaging weights, or else the shared ones.
     """
     if problem.data_holders:
-        holders, weights = problem.data_holders, problem.normalized_weights.tolist()
-    elif problem.shared_data_holder is not None:
-        holders, weights = [problem.shared_data_holder], [1.0]
-    else:
-        return None
-
-    def loss(model: State) -> float:
-        queries = [LossQuery(model, None, gradient=False) for _ in holders]
-        answers = TrafficMeter().ask_losses(holders, queries)
-        return sum(weight * answer.loss for weight, answer in zip(weights, answers, strict=True))
-
-    return loss
+        return partial(
+            TrafficMeter().ask_mean_loss, problem.data_holders, problem.normalized_weights.tolist()
+        )
+    if problem.shared_data_holder is not None:
+        return partial(TrafficMeter().ask_mean_loss, [problem.shared_data_holder], [1.0])
+    return None
 
 
 @torch.no_grad()

@@ -190,7 +190,7 @@ def problem_of(
     problem = replace(problem, shared_data_holder=shared)
     if any(map(keeps_statistics, module.modules())):
         arguments = [batch.arguments for batch in batches]
-        problem = replace(problem, finish=partial(_with_statistics, module, arguments))
+        problem = replace(problem, finish=partial(recompute, module, batches=arguments))
     return problem
 
 
@@ -329,9 +329,3 @@ def _table(
 
 def _passes(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [tuple(each) if isinstance(each, tuple | list) else (each,) for each in inputs]
-
-
-def _with_statistics(
-    module: nn.Module, batches: Sequence[tuple[Any, ...]], state: State
-) -> dict[str, torch.Tensor]:
-    return recompute(module, state, batches)

@@ -64,11 +64,9 @@ def project_soft(
     return _SoftProjection.apply(scores, tau, iterations, tolerance)
 
 
-def soften(
-    scores: Mapping[str, torch.Tensor], tau: float = 1.0, iterations: int = 60
-) -> dict[str, torch.Tensor]:
+def soften(scores: Mapping[str, torch.Tensor], tau: float = 1.0) -> dict[str, torch.Tensor]:
     """Returns the soft projection of every name's scores; see `project_soft`."""
-    return {name: project_soft(value, tau, iterations) for name, value in scores.items()}
+    return {name: project_soft(value, tau) for name, value in scores.items()}
 
 
 def harden(group: PermutationGroup, permutation: Permutation) -> dict[str, np.ndarray]:

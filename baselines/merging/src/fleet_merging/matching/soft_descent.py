@@ -35,8 +35,6 @@ class Descent:
         rate: Step size.
         tau: Weight of the entropy in the soft projection.
         noise: Standard deviation of the noise added to the start, to break ties.
-        iterations: Maximum number of iterations in each projection, the first 20 Sinkhorn's, the
-            others Newton's; it ends when all rows sum to 1 within 0.001.
         projection: "through" or "after", see above.
 
     Raises:
@@ -47,7 +45,6 @@ class Descent:
     rate: float = 0.1
     tau: float = 1.0
     noise: float = 0.1
-    iterations: int = 60
     projection: str = "through"
 
     def __post_init__(self) -> None:
@@ -56,11 +53,10 @@ class Descent:
             raise MergeError(
                 f"The projection is {self.projection!r}; known are 'through' and 'after'."
             )
-        positive = self.rate > 0 and self.tau > 0 and self.iterations >= 1
-        if not positive or self.steps < 0 or self.noise < 0:
+        if not (self.rate > 0 and self.tau > 0) or self.steps < 0 or self.noise < 0:
             raise MergeError(
-                f"{self} has a number out of range: rate, tau and iterations must be positive, "
-                "steps and noise at least 0."
+                f"{self} has a number out of range: rate and tau must be positive, steps and noise "
+                "at least 0."
             )
 
 
@@ -156,14 +152,14 @@ def _descend_through(
     optimizer = torch.optim.AdamW(list(scores.values()), lr=descent.rate)
     for _ in range(descent.steps):
         with torch.enable_grad():
-            soft = soften(scores, descent.tau, descent.iterations)
+            soft = soften(scores, descent.tau)
             permuted = symmetry.apply(soft, model)
         gradients = yield from _gradients(permuted, scores)
         for name, value in scores.items():
             value.grad = gradients[name]
         optimizer.step()
     with torch.no_grad():
-        return soften(scores, descent.tau, descent.iterations)
+        return soften(scores, descent.tau)
 
 
 def _descend_after(
@@ -175,7 +171,7 @@ def _descend_after(
             permuted = symmetry.apply(leaves, model)
         gradients = yield from _gradients(permuted, leaves)
         moved = {name: value - descent.rate * gradients[name] for name, value in soft.items()}
-        soft = soften(moved, descent.tau, descent.iterations)
+        soft = soften(moved, descent.tau)
     return soft
 
 

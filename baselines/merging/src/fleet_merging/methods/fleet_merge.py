@@ -18,6 +18,7 @@ hard ones, as in section 3.1, while the listing initializes them once.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -128,7 +129,8 @@ def fleet_merge(
     permutations: list[Permutation] = [problem.group.identity() for _ in problem.models]
     if start != "identity":
         permutations[:] = match_models(problem)
-    lowest = _pooled_loss(problem, problem.mean(permutations), meter) if monotone else math.inf
+    pooled_loss = partial(meter.ask_mean_loss, problem.data_holders, weights)
+    lowest = pooled_loss(problem.mean(permutations)) if monotone else math.inf
     # A point is made of a model and of the mean, which stays until the next epoch, so that models
     # of an epoch descend at the same time. Points of the ablations depend on the present models.
     # Two models that move at once would only swap there: so one moves after the other.
@@ -155,7 +157,7 @@ def fleet_merge(
                 others = _without(problem, permutations, index, total)
                 trial = others.plus(moved, weights[index])
                 if monotone:
-                    loss = _pooled_loss(problem, trial.mean(form), meter)
+                    loss = pooled_loss(trial.mean(form))
                     if not loss < lowest:
                         continue
                     lowest = loss
@@ -196,14 +198,6 @@ def align_with_mean(
     points, meter = {0: _between(mean, generator)}, TrafficMeter()
     found = _descend(problem, [start], points, {0: generator}, meter, descent, trust)
     return harden(problem.group, found[0])
-
-
-def _pooled_loss(problem: MergeProblem, model: State, meter: TrafficMeter) -> float:
-    """Returns the weighted mean loss of the data holders, each on all of its data."""
-    weights = problem.normalized_weights.tolist()
-    queries = [LossQuery(model, None, gradient=False)] * len(weights)
-    answers = meter.ask_losses(problem.data_holders, queries)
-    return sum(weight * each.loss for weight, each in zip(weights, answers, strict=True))
 
 
 def _points(

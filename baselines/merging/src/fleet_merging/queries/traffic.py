@@ -108,6 +108,14 @@ class TrafficMeter:
         """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask`."""
         return self._answers(data_holders, queries)
 
+    def ask_mean_loss(
+        self, data_holders: Sequence[DataHolder], shares: Sequence[float], model: State
+    ) -> float:
+        """Returns the weighted mean loss of a model, each on all data of a holder."""
+        queries = [LossQuery(model, None, gradient=False)] * len(data_holders)
+        answers = self.ask_losses(data_holders, queries)
+        return sum(share * answer.loss for share, answer in zip(shares, answers, strict=True))
+
     def ask_all_moments(
         self,
         data_holders: Sequence[DataHolder],

@@ -14,7 +14,6 @@ from fleet_merging.symmetry.derivation.units import (
     cut,
     fix,
     parts_of,
-    regroup,
     restrict,
     unify,
 )
@@ -166,11 +165,6 @@ def mix(axes: Sequence[Units], dims: Sequence[int], keep: bool = False) -> list[
     """
     confine_to_each_other([unit for dim, unit in enumerate(axes) if dim not in dims])
     return list(axes) if keep else [Units(1) if i in dims else unit for i, unit in enumerate(axes)]
-
-
-def reshaped(axes: Sequence[Units], shape: Shape, reason: str) -> list[Units]:
-    """Returns the axes of the same entries in another shape."""
-    return regroup(axes, list(shape), reason)
 
 
 def sliced(axes: Sequence[Units], dim: int, start: int, stop: int) -> list[Units]:
