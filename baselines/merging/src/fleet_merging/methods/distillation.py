@@ -98,11 +98,10 @@ def distillation(
             `head_refit`; 0 for no such fit.
 
     Raises:
-        MergeError: `teacher` or `start` is unknown, the module is missing, there is no source of
-            inputs, or numbers are too small. Or the models read something else than the drawn
-            states; or see the teacher and the start.
+        MergeError: An option is unknown or out of range, the module or a source of inputs is
+            missing, or the models read something else than the drawn states; or see the teacher and
+            the start.
         MessageError: A data holder's answer is invalid.
-        UnsoundMergeError: The trained weights are not finite: the rate is too large.
     """
     if teacher not in _TEACHERS or start not in _STARTS:
         raise MergeError(

@@ -1,13 +1,13 @@
 """Ensembles: all networks side by side, with equal weights or a gate, or one fitted last layer.
 
-They are no merges of one size: they have the parameters of all models together. They need a network
-with a last affine map that returns the outputs. These are the actions of a linear head, or a
-denoising head's answers for noisy actions at some time.
+They have the parameters of all models together. They need a network with a last affine map that
+returns the outputs. These are the actions of a linear head, or a denoising head's answers for noisy
+actions at some time.
 
-A fit of the last map minimizes the squared error of the labels that data holders have, over the
-arguments of their batches. For a head that learns from drawn noise and times, batches hold such
-draws. Side by side, each model's last hidden units read its own units, and the same noise and
-times; the one last matrix reads all of them.
+A fit of the last map minimizes the squared error of the labels that data holders have. For a head
+that learns from drawn noise and times, batches hold such draws. Side by side, each model's last
+hidden units read its own units, and the same noise and times; the one last matrix reads all of
+them.
 """
 
 from collections.abc import Sequence
@@ -141,8 +141,8 @@ def concatenation(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResul
         ridge: Weight of the mean of the models' own last layers.
 
     Raises:
-        MergeError: Data holders or affine maps are missing, or the last affine map does not return
-            the outputs.
+        MergeError: Data holders or affine maps are missing, or the last map does not return the
+            outputs.
         MessageError: A data holder's answer is invalid.
     """
     require_head(problem)

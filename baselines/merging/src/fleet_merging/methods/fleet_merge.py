@@ -108,13 +108,11 @@ def fleet_merge(
             point among all models. "average" (fleet-merge-average): their average.
         soft: Average softly permuted models (fleet-merge-soft), and return that average.
         monotone: Not in the paper: accept a new permutation only if it lowers the average's loss on
-            the data of all data holders. So by this
-            measure the result is no worse than the start.
+            the data of all data holders.
         equal_weights: Average all models with equal weights, as the listing does.
 
     Raises:
-        MergeError: `start` or `point` is unknown, `trust` is not between 0 and 1, or `epochs` is
-            less than 1. Or there are no data holders, or fewer models than participants.
+        MergeError: An option is unknown or out of range, or there are no data holders.
         MessageError: A data holder's answer is invalid.
     """
     _require_usable(problem, epochs, participants, start, point)

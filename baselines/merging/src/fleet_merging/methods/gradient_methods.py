@@ -41,10 +41,10 @@ def fisher(
     batches, each drawn by the holder. It is the empirical Fisher, with the data's own targets
     instead of targets drawn from the model, also for squared errors.
 
-    It is taken over batches, not over single samples. For batches of B independent samples, it is
-    the variance of a sample's gradient divided by B, plus the square of its mean. After training
-    the mean is about zero: these F_i are then in proportion to single samples' if all holders have
-    the same B. A holder that squared gradients itself would send one message instead of `samples`.
+    For batches of B independent samples, it is the variance of a sample's gradient divided by B,
+    plus the square of its mean. After training the mean is about zero: these F_i are then in
+    proportion to single samples' if all holders have the same B. A holder that squared gradients
+    itself would send one message instead of `samples`.
 
     The result does not depend on the order of the models.
 
@@ -57,8 +57,7 @@ def fisher(
             `git_rebasin`, and queries are about the permuted models.
 
     Raises:
-        MergeError: `align` is unknown, there are no data holders, `samples` is less than 1, or
-            `floor` is not above 0.
+        MergeError: An option is unknown or out of range, or there are no data holders.
         MessageError: A data holder's answer is invalid.
     """
     if align not in ALIGNMENTS:
@@ -156,8 +155,7 @@ def fed_sgd(
         start: "average", or "structured_compression" with its default options.
 
     Raises:
-        MergeError: There are no data holders, `steps` is negative, `rate` is not above 0, or
-            `start` is unknown. Or there are fewer models than participants; or see
+        MergeError: An option is unknown or out of range, or there are no data holders; or see
             `structured_compression`.
         MessageError: A data holder's answer is invalid; if it is not finite, give a smaller rate.
     """

@@ -135,7 +135,7 @@ def sinkhorn_rebasin(
         rounds: Maximum number of rounds of the alternation.
 
     Raises:
-        MergeError: `loss` or `start` is unknown, there are no data, or `rounds` is less than 1.
+        MergeError: An option is unknown or out of range, or there are no data.
         MessageError: The data holder's answer is invalid.
     """
     if loss not in LOSSES:

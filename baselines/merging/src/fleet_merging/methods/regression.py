@@ -106,11 +106,10 @@ def least_squares(
 
     Args:
         problem: The models, their data holders and affine maps.
-        alignment: "none", "weights" or "activations", see `rebasin.align`.
-        ridge: Weight of the average of the matrices, which determines a map in directions without
-            inputs; relative to the mean square of the inputs.
-        rule: Aggregation of all robots' moments, and of their weights; see `robust`.
-        byzantine: Largest number of robots that may send arbitrary moments.
+        alignment: See `regmean`, as for the others.
+        ridge: Weight of the former matrix.
+        rule: Aggregation of moments.
+        byzantine: Number for the rule.
 
     Raises:
         MergeError: `alignment` is unknown, or data holders, affine maps or labels are missing.
@@ -150,12 +149,12 @@ def head_refit(
 
     Args:
         problem: The models, their data holders and affine maps.
-        alignment: "none", "weights" or "activations", see `rebasin.align`.
+        alignment: See `regmean`, as for the others.
         of: "average", or "base": the model from which all were trained. An untrained base is the
             control experiment of random features, without any robot's training.
-        ridge: Weight of the former matrix, relative to the mean square of the inputs.
-        rule: Aggregation of all robots' moments, and of their weights; see `robust`.
-        byzantine: Largest number of robots that may send arbitrary moments.
+        ridge: Weight of the former matrix.
+        rule: Aggregation of moments.
+        byzantine: Number for the rule.
 
     Raises:
         MergeError: `alignment` or `of` is unknown; data holders, affine maps, labels or the base

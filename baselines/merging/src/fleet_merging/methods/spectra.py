@@ -76,18 +76,18 @@ def wudi(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
     """Adds the change to the base that disturbs the models least, by their task vectors.
 
     WUDI: Cheng et al., "Whoever Started the Interference Should End It: Guiding Data-Free Model
-        Merging via Task Vectors", 2025 (arXiv 2503.08099). Rows of a difference D_i are
-        combinations of the training inputs of model i, and stand for them. The change D minimizes
-        the sum of `norm((D - D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam
-        from the sum of all D_i. The minimum has a closed form, D sum_i G_i = sum_i D_i G_i with
-        `G_i = D_i^T D_i / norm(D_i)**2`. This is RegMean with second moments of the rows of D_i in
-        place of the inputs'. A ridge is added, as noise would determine directions that hardly
-        occur; a descent hardly moves along them.
+    Merging via Task Vectors", 2025 (arXiv 2503.08099). Rows of a difference D_i are combinations of
+    the training inputs of model i, and stand for them. The change D minimizes the sum of `norm((D -
+    D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam from the sum of all D_i.
+    The minimum has a closed form, D sum_i G_i = sum_i D_i G_i with `G_i = D_i^T D_i /
+    norm(D_i)**2`. This is RegMean with second moments of the rows of D_i in place of the inputs'. A
+    ridge is added, as noise would determine directions that hardly occur; a descent hardly moves
+    along them.
 
     Args:
         problem: The models and their base.
-        ridge: Weight of the distance from the sum, relative to the mean of the diagonal of
-            sum_i G_i.
+        ridge: Weight of the distance from the sum, relative to the mean of the diagonal of sum_i
+            G_i.
 
     Raises:
         MergeError: There is no base, or `ridge` is not above 0.
