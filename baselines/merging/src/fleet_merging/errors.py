@@ -80,3 +80,15 @@ class UnsoundMergeError(MergeError):
 
 class MessageError(MergingError, ValueError):
     """Bytes that are no message between merging and a data holder, or have invalid content."""
+
+
+def require_choice(what: str, given: str, known: Iterable[str]) -> None:
+    """Raises a `MergeError` unless a value is one of the known ones."""
+    if given not in known:
+        raise MergeError(f"{what} is {given!r}; known are {', '.join(known)}.")
+
+
+def listed(items: Sequence[str], most: int = 6) -> str:
+    """Returns the first items, and the number of the others, for messages."""
+    rest = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + rest

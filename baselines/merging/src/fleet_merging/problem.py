@@ -9,7 +9,7 @@ import torch
 
 from fleet_merging.average import AveragingWeights, WeightedSum, normalize, weighted_sum
 from fleet_merging.buffers import learned_tensors, require_mergeable
-from fleet_merging.errors import MergeError, ModelMismatchError
+from fleet_merging.errors import MergeError, ModelMismatchError, listed
 from fleet_merging.modules import copied, load_tensors, misfits, uncompiled
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.gate import RowGate
@@ -246,10 +246,9 @@ class MergeResult:
 
 def _require_module(module: torch.nn.Module, model: State) -> None:
     if differing := misfits(module, model):
-        more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
         raise ModelMismatchError(
             "The module has other names or shapes than the models to merge: "
-            f"{', '.join(differing[:6])}{more}. Make it with the same sizes."
+            f"{listed(differing)}. Make it with the same sizes."
         )
 
 

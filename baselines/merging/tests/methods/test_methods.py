@@ -157,7 +157,7 @@ INVALID = {
     "averaging weights": (lambda p: replace(p, averaging_weights=[1]), "Give 2 numbers"),
     "models": (lambda p: MergeProblem(p.symmetry, []), "no models"),
     "steps": (lambda p: Descent(steps=-1), "out of range"),
-    "projection": (lambda p: Descent(projection="before"), "known are 'through'"),
+    "projection": (lambda p: Descent(projection="before"), "known are through"),
 }  # fmt: skip
 
 

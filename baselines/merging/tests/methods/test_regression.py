@@ -202,7 +202,7 @@ def outputs_at(state, x):
 
 
 BAD = {
-    "alignment": ({"alignment": "magic"}, {}, "aligned by 'magic'"),
+    "alignment": ({"alignment": "magic"}, {}, "alignment is 'magic'"),
     "holders": ({}, {"data_holders": ()}, "no data holders"),
     "maps": ({}, {"affine_maps": ()}, "no affine maps"),
 }

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fleet_merging.average import floating_tensors
-from fleet_merging.errors import MergeError
+from fleet_merging.errors import MergeError, require_choice
 from fleet_merging.matching.sinkhorn import soften
 from fleet_merging.symmetry.group import Permutation
 from fleet_merging.symmetry.table import State, Symmetry
@@ -49,10 +49,7 @@ class Descent:
 
     def __post_init__(self) -> None:
         """Checks the values."""
-        if self.projection not in ("through", "after"):
-            raise MergeError(
-                f"The projection is {self.projection!r}; known are 'through' and 'after'."
-            )
+        require_choice("The projection", self.projection, ("through", "after"))
         if not (self.rate > 0 and self.tau > 0) or self.steps < 0 or self.noise < 0:
             raise MergeError(
                 f"{self} has a number out of range: rate and tau must be positive, steps and noise "

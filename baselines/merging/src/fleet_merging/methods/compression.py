@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from fleet_merging.errors import MergeError
+from fleet_merging.errors import MergeError, listed
 from fleet_merging.methods.ensembles import require_head
 from fleet_merging.methods.facts import MOMENTS, method, refusal, require_moments, shared
+from fleet_merging.methods.rebasin import naive_average
 from fleet_merging.methods.widths import Place, ResultForm, numbered, places
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import Moments, Target, solve
@@ -101,6 +102,17 @@ def structured_compression(
     return MergeResult.network(merged, permutations, meter.traffic)
 
 
+STARTS = ("average", "structured_compression")
+"""First networks of methods that train one."""
+
+
+def first_network(problem: MergeProblem, start: str) -> MergeResult:
+    """Returns the network of the models' size with which a training starts, one of `STARTS`."""
+    if start == "average":
+        return naive_average(problem)
+    return structured_compression(replace(problem, resized=None))
+
+
 _Places = Mapping[str, list[Place]]
 """Places of the inputs or of the outputs of each map, by its name."""
 
@@ -138,8 +150,7 @@ class _Union:
         ]
         held = {name for each in maps for name in each.parameters}.union(kept)
         if left := sorted(set(axes) - held):
-            more = f" and {len(left) - 6} more" if len(left) > 6 else ""
-            found = f"{', '.join(left[:6])}{more}, which belong to no affine map"
+            found = f"{listed(left)}, which belong to no affine map"
             raise refusal(problem, "structured_compression", found)
         for each in maps:
             if each.groups > 1 or any(block.start or block.stop for block in each.weights):

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from fleet_merging.ensembles import Ensemble
-from fleet_merging.errors import MergeError
-from fleet_merging.methods.compression import structured_compression
+from fleet_merging.errors import MergeError, require_choice
+from fleet_merging.methods.compression import STARTS, first_network
 from fleet_merging.methods.ensembles import (
     concatenation,
     density_gated_ensemble,
@@ -19,7 +19,6 @@ from fleet_merging.methods.ensembles import (
     require_head,
 )
 from fleet_merging.methods.facts import MOMENTS, method, required
-from fleet_merging.methods.rebasin import naive_average
 from fleet_merging.methods.regression import fitted
 from fleet_merging.methods.seeded_draws import content_order, content_seed, digest, reordered
 from fleet_merging.modules import copied, load_tensors, tensors_of, uncompiled
@@ -39,8 +38,6 @@ _TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {
     "concatenation": concatenation,
     "mean": lambda problem: MergeResult(tuple(problem.models)),
 }
-
-_STARTS = ("average", "structured_compression")
 
 _RIDGE = 1e-3
 """Weight of a model's own matrix in the fit, as in the other methods."""
@@ -103,11 +100,8 @@ def distillation(
             the start.
         MessageError: A data holder's answer is invalid.
     """
-    if teacher not in _TEACHERS or start not in _STARTS:
-        raise MergeError(
-            f"The teacher is {teacher!r} and the start {start!r}; known are the teachers "
-            f"{', '.join(_TEACHERS)} and the starts {', '.join(_STARTS)}."
-        )
+    require_choice("The teacher", teacher, _TEACHERS)
+    require_choice("The start", start, STARTS)
     if (
         min(states, batch, rank, steps + 1) < 1
         or not 0 < rate < math.inf
@@ -125,7 +119,7 @@ def distillation(
     module: torch.nn.Module = required(problem, "module")
     order = content_order(problem.models)
     problem = reordered(problem, order)
-    first, meter = _first(problem, start), TrafficMeter()
+    first, meter = first_network(problem, start), TrafficMeter()
     if mixtures and problem.encoders is not None:
         models = with_common_encoders(problem, first.state, meter)
         problem = replace(problem, models=models)
@@ -198,13 +192,6 @@ def _reading(reader: AffineMap, model: State, moments: Moments) -> State:
     changed = matrix.clone()
     changed[0, entries] = solve(fit, matrix[:, entries], _RIDGE)[0]
     return reader.with_matrix(model, changed)
-
-
-def _first(problem: MergeProblem, start: str) -> MergeResult:
-    """Returns the initial network of the training."""
-    if start == "structured_compression":
-        return structured_compression(replace(problem, resized=None))
-    return naive_average(problem)
 
 
 def _measured(

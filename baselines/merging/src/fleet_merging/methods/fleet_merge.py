@@ -24,11 +24,11 @@ import numpy as np
 import torch
 
 from fleet_merging.average import WeightedSum, agreeing_tensors, weighted_sum
-from fleet_merging.errors import MergeError
+from fleet_merging.errors import MergeError, require_choice
 from fleet_merging.matching.sinkhorn import harden
 from fleet_merging.matching.soft_descent import Descent, descend_together, descent_steps
 from fleet_merging.methods.facts import method, required, variant
-from fleet_merging.methods.rebasin import match_models, require_start
+from fleet_merging.methods.rebasin import STARTS, match_models
 from fleet_merging.methods.seeded_draws import content_order, reordered
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import DataHolder
@@ -286,9 +286,8 @@ def _descend(
 def _require_usable(
     problem: MergeProblem, epochs: int, participants: int | None, start: str, point: str
 ) -> None:
-    require_start(start)
-    if point not in POINTS:
-        raise MergeError(f"The point is {point!r}; known are {', '.join(POINTS)}.")
+    require_choice("The start", start, STARTS)
+    require_choice("The point", point, POINTS)
     required(problem, "data_holders")
     if epochs < 1:
         raise MergeError(f"The number of epochs of Fleet-Merge is {epochs}. Give at least 1.")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fleet_merging.average import WeightedSum, floating_tensors, interpolate, weighted_sum
-from fleet_merging.errors import MergeError
+from fleet_merging.errors import MergeError, require_choice
 from fleet_merging.matching.activations import match_moments
 from fleet_merging.matching.sinkhorn import harden
 from fleet_merging.matching.soft_descent import Descent, Gradient, descend
@@ -138,9 +138,8 @@ def sinkhorn_rebasin(
         MergeError: An option is unknown or out of range, or there are no data.
         MessageError: The data holder's answer is invalid.
     """
-    if loss not in LOSSES:
-        raise MergeError(f"The loss is {loss!r}; known are {', '.join(LOSSES)}.")
-    require_start(start)
+    require_choice("The loss", loss, LOSSES)
+    require_choice("The start", start, STARTS)
     descent = descent or Descent()
     generator = np.random.default_rng(problem.seed)
     meter = TrafficMeter()
@@ -167,12 +166,6 @@ def sinkhorn_rebasin(
 
     permutations = alternate(problem, permuted, align, generator, rounds)
     return MergeResult.network(problem.mean(permutations), permutations, meter.traffic)
-
-
-def require_start(start: str) -> None:
-    """Raises a `MergeError` if a start is none of `STARTS`."""
-    if start not in STARTS:
-        raise MergeError(f"The start is {start!r}; known are {', '.join(STARTS)}.")
 
 
 def _data_gradient(
@@ -212,10 +205,7 @@ def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutat
     Raises:
         MergeError: `by` is unknown, or data holders or affine maps are missing.
     """
-    if by not in get_args(Alignment):
-        raise MergeError(
-            f"Models are aligned by {by!r}; known are {', '.join(get_args(Alignment))}."
-        )
+    require_choice("The alignment", by, get_args(Alignment))
     if by == "weights":
         return match_models(problem)
     identity = problem.group.identity()

@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from fleet_merging.errors import MergeError
+from fleet_merging.errors import require_choice
 from fleet_merging.methods.facts import MOMENTS, method, require_moments, required
 from fleet_merging.methods.rebasin import align
 from fleet_merging.moments.affine_maps import AffineMap
@@ -162,8 +162,7 @@ def head_refit(
         MessageError: A data holder's answer is invalid.
     """
     require_moments(problem, problem.affine_maps[-1:])
-    if of not in ("average", "base"):
-        raise MergeError(f"The last layer of {of!r} cannot be fitted; known are 'average', 'base'.")
+    require_choice("The model with the last layer", of, ("average", "base"))
     base: State | None = required(problem, "base") if of == "base" else None
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)

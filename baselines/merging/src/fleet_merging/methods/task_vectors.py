@@ -11,7 +11,7 @@ import torch
 
 from fleet_merging.average import weighted_sum
 from fleet_merging.buffers import learned_tensors
-from fleet_merging.errors import MergeError
+from fleet_merging.errors import MergeError, require_choice
 from fleet_merging.methods.facts import BASE, method, required
 from fleet_merging.methods.seeded_draws import content_seed, digest
 from fleet_merging.problem import MergeProblem, MergeResult
@@ -95,8 +95,7 @@ def dare(
         MergeError: There is no base, `then` is unknown, `drop` is not from 0 to below 1, or see
             `ties`.
     """
-    if then not in THEN:
-        raise MergeError(f"DARE is followed by {then!r}; known are {', '.join(THEN)}.")
+    require_choice("The next method", then, THEN)
     if not 0 <= drop < 1:
         raise MergeError(f"The probability to drop is {drop}. Give a number from 0 to below 1.")
     vectors = [

@@ -1,7 +1,7 @@
 """Check of a table against a model, by random permutations: Proposition 1 of the paper."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from fleet_merging.errors import (
     SymmetryWarning,
     UncoveredParameterError,
     WithoutEffectError,
+    listed,
 )
 from fleet_merging.modules import tensors_of
 from fleet_merging.symmetry.group import PermutationGroup
@@ -58,7 +59,7 @@ class CheckReport:
             verb = "does" if len(self.unused) == 1 else "do"
             cautions.append(
                 f"{len(self.unused)} of {self.parameters} parameters {verb} not affect the outputs "
-                f"for this example, so their axes are not tested: {_listing(self.unused)}. Give an "
+                f"for this example, so their axes are not tested: {listed(self.unused)}. Give an "
                 "example that reaches them."
             )
         return tuple(cautions)
@@ -212,7 +213,7 @@ def _keep_largest(changes: dict[str, float], name: str, change: float) -> None:
 
 def _without_effect(name: str, moved: list[str]) -> str:
     return (
-        f"The outputs hardly depend on the units of {name!r} ({_listing(moved)}), so any axes "
+        f"The outputs hardly depend on the units of {name!r} ({listed(moved)}), so any axes "
         "would pass. Give an example that activates them, or compare more outputs."
     )
 
@@ -280,14 +281,9 @@ def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) 
             for parameter, text in symmetry.table().items()
             if name in symmetry.free(parameter)
         ]
-        listed = f" ({_listing(parameters)})" if parameters else ""
-        lines.append(f"{name} changes them by {change:.2g}{listed}")
+        places = f" ({listed(parameters)})" if parameters else ""
+        lines.append(f"{name} changes them by {change:.2g}{places}")
     return (
         f"The outputs are not the same, to {tolerance:g}, under the permutations of the table: "
         f"{'; '.join(lines)}. Correct the axes, or fix them with a leading `_`."
     )
-
-
-def _listing(items: Sequence[str]) -> str:
-    rest = f" and {len(items) - 6} more" if len(items) > 6 else ""
-    return ", ".join(items[:6]) + rest

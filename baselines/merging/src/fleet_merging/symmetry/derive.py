@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from fleet_merging.errors import DerivationError, SymmetryWarning, WithoutEffectError
+from fleet_merging.errors import DerivationError, SymmetryWarning, WithoutEffectError, listed
 from fleet_merging.modules import first_line, tensors_of, tied_to
 from fleet_merging.symmetry.check import CheckReport, check
 from fleet_merging.symmetry.derivation import layer_rules  # noqa: F401 (registers)
@@ -298,10 +298,10 @@ def _without_rule(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
                 module = name.rpartition(".")[0] or "the model"
                 found.setdefault(reason.removesuffix(WITHOUT_RULE), []).append(module)
     if found:
-        listed = (f"{name} ({', '.join(dict.fromkeys(found[name]))})" for name in found)
+        operations = (f"{name} ({', '.join(dict.fromkeys(found[name]))})" for name in found)
         yield (
             "These operations have no rule, so axes of the modules in parentheses are fixed and "
-            f"models are averaged there without alignment: {'; '.join(listed)}. If their units "
+            f"models are averaged there without alignment: {'; '.join(operations)}. If their units "
             "have no order, write the axes by hand, see `symmetry.table`."
         )
 
@@ -310,9 +310,8 @@ def _without_effect(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """Yields a caution on units that no output depends on, if there are any."""
     idle = [name for name, reasons in notes.items() if WITHOUT_EFFECT in reasons]
     if idle:
-        more = f" and {len(idle) - 6} more" if len(idle) > 6 else ""
         yield (
-            f"For this example, no output depends on some units of {', '.join(idle[:6])}{more}, so "
+            f"For this example, no output depends on some units of {listed(idle)}, so "
             "they are fixed and averaged without alignment. To align them, give an example that "
             "reaches them, or select more with `output`."
         )
