@@ -78,9 +78,16 @@ def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) 
         MergeError: `points` is even, or below 3.
         ModelMismatchError: The models differ in form.
     """
+    return Barrier.of_losses(*curve(loss, one, other, points))
+
+
+def curve(
+    measure: Measure, one: State, other: State, points: int = POINTS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Measures models at evenly spaced lambdas; returns these and the values, (points,) both."""
     lambdas = lambdas_of(points)
-    losses = [float(loss(interpolate(one, other, float(at)))) for at in lambdas]
-    return Barrier.of_losses(lambdas, losses)
+    values = [float(measure(interpolate(one, other, float(position)))) for position in lambdas]
+    return lambdas, np.array(values)
 
 
 def lambdas_of(points: int) -> np.ndarray:

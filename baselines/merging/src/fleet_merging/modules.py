@@ -66,10 +66,10 @@ def _holds_weights(value: Any) -> bool:
     return any(isinstance(p, nn.Module) for p in parts) or any(True for _ in tensors_in(value))
 
 
-def first_line(error: BaseException, length: int = 160) -> str:
+def first_line(error: BaseException) -> str:
     """Returns the beginning of an error's message, or else its type."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return line if len(line) <= length else f"{line[:length]}..."
+    return line if len(line) <= 160 else f"{line[:160]}..."
 
 
 def require_dense(state: Mapping[str, Any], what: str = "The model") -> None:

@@ -30,6 +30,13 @@ from fleet_merging.matching.sinkhorn import project_hard
 from fleet_merging.symmetry.group import Permutation, PermutationGroup
 from fleet_merging.symmetry.table import State, Symmetry, require_alike
 
+_SWEEPS = 100
+"""Maximum number of sweeps; an ascent ends sooner when no step increases the objective."""
+
+_TOLERANCE = 0.05
+"""Smallest increase that counts, as a fraction of the mean contribution of a unit of equal
+models."""
+
 _Pairs = Mapping[str, Sequence[UnfoldedPair]]
 """The pairs that each name permutes."""
 
@@ -41,8 +48,6 @@ def match_weights(
     model: State,
     generator: np.random.Generator,
     start: Permutation | None = None,
-    sweeps: int = 100,
-    tolerance: float = 0.05,
 ) -> dict[str, np.ndarray]:
     """Returns a hard element P under which P(model) is close to a reference, a local optimum.
 
@@ -52,19 +57,16 @@ def match_weights(
         model: The model to permute.
         generator: Draws the order of names in each sweep.
         start: Start of the ascent, unless the initial guess is closer; the identity if None.
-        sweeps: Maximum number of sweeps; it ends sooner when no step increases the objective.
-        tolerance: Smallest increase that counts, as a fraction of the mean contribution of a unit
-            of equal models.
     """
     require_alike([reference, model])
     group, pairs = symmetry.group(model), unfold_models(symmetry, reference, model)
-    ascent = CoordinateAscent(group, pairs, tolerance)
+    ascent = CoordinateAscent(group, pairs)
     begin = group.tensors(group.identity() if start is None else start)
     guess = ascent.initial_guess()
     better = guess if total_product(pairs, guess) > total_product(pairs, begin) else begin
-    current = ascent.climb(better, generator, sweeps)
+    current = ascent.climb(better, generator)
     if ascent.quadratic:
-        other = ascent.climb(ascent.random_walk(begin, generator), generator, sweeps)
+        other = ascent.climb(ascent.random_walk(begin, generator), generator)
         value = total_product(pairs, current)
         # Up to a thousandth counts as equal: barriers were lower after the guess from the inputs.
         if total_product(pairs, other) > value + 1e-3 * abs(value):
@@ -79,9 +81,7 @@ class CoordinateAscent:
     `quadratic` occur on several axes of one tensor.
     """
 
-    def __init__(
-        self, group: PermutationGroup, pairs: Sequence[UnfoldedPair], tolerance: float = 0.05
-    ) -> None:
+    def __init__(self, group: PermutationGroup, pairs: Sequence[UnfoldedPair]) -> None:
         self._group, self._pairs = group, pairs
         self._names = [name for name in group.sizes if name not in group.owners]
         self._inside = {name: group.owned(name) for name in group.sizes}
@@ -92,7 +92,7 @@ class CoordinateAscent:
         self._neighbors: dict[str, set[str]] = {}  # whose steps may increase the objective again
         for name in self._names:
             value = _value_per_unit(self._affected[name], group.sizes[name][0])
-            self._thresholds[name] = tolerance * value
+            self._thresholds[name] = _TOLERANCE * value
             near = {
                 group.owners.get(other, other)
                 for affected in (name, *self._inside[name])
@@ -102,10 +102,10 @@ class CoordinateAscent:
             itself = self._inside[name] or name in self.quadratic
             self._neighbors[name] = near if itself else near - {name}
 
-    def climb(self, current: Indices, generator: np.random.Generator, sweeps: int) -> Indices:
+    def climb(self, current: Indices, generator: np.random.Generator) -> Indices:
         """Takes the steps of all names, in a new order in each sweep, while any increases."""
         pending = set(self._names)
-        for _ in range(sweeps):
+        for _ in range(_SWEEPS):
             for name in generator.permutation(self._names).tolist():
                 if name not in pending:
                     continue
@@ -206,9 +206,7 @@ class CoordinateAscent:
             linear = torch.zeros(len(old), len(old)).to(quadratic[0][0])
         return assign_quadratic(linear, quadratic, old)
 
-    def random_walk(
-        self, current: Indices, generator: np.random.Generator, sweeps: int = 100
-    ) -> Indices:
+    def random_walk(self, current: Indices, generator: np.random.Generator) -> Indices:
         """Returns the best element on a walk of Git Re-Basin's steps, which may also descend.
 
         On this walk, the step of a quadratic name is only its linearization's. So the walk need not
@@ -216,7 +214,7 @@ class CoordinateAscent:
         new best.
         """
         best, highest, futile_sweeps = current, total_product(self._pairs, current), 0
-        for _ in range(sweeps):
+        for _ in range(_SWEEPS):
             for name in generator.permutation(self._names).tolist():
                 if name in self.quadratic:
                     current = current | {name: self._linearized_step(name, current)}

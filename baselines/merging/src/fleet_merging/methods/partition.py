@@ -23,7 +23,7 @@ from fleet_merging.symmetry.table import State, Symmetry
     returns=ENSEMBLE,
     asks="moments with labels, of all networks",
 )
-def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
+def partition(problem: MergeProblem) -> MergeResult:
     """Puts narrow models side by side in one network, with one last layer fitted by moments.
 
     Inputs are shared. Each model is a block on the diagonal of every hidden matrix, and the last
@@ -34,14 +34,13 @@ def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
         problem: The models, their data holders with labels, affine maps, and a `resized`
             architecture as wide as all models together. Without one, the ensemble itself is the
             result.
-        ridge: See `concatenation`.
 
     Raises:
         MergeError: See `concatenation`. Or the wide architecture has other sizes, or computes
             something else than the blocks (a LayerNorm mixes the units of all).
         MessageError: A data holder's answer is invalid.
     """
-    beside = concatenation(problem, ridge=ridge)
+    beside = concatenation(problem)
     if problem.resized is None:
         return beside
     last, count = problem.affine_maps[-1], len(problem.models)

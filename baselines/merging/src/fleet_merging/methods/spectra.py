@@ -14,6 +14,7 @@ from fleet_merging.average import weighted_sum
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.facts import BASE, method
 from fleet_merging.methods.task_vectors import (
+    DENSITY,
     TaskVector,
     add_to_base,
     require_finite,
@@ -101,16 +102,13 @@ COMBINATIONS = ("average", "ties", "iso_c", "tsv_m", "wudi")
 """Ways in which `combined` aggregates several task vectors."""
 
 
-def combined(
-    vectors: Sequence[TaskVector], weights: Sequence[float], by: str, density: float = 0.2
-) -> TaskVector:
+def combined(vectors: Sequence[TaskVector], weights: Sequence[float], by: str) -> TaskVector:
     """Returns one task vector from several, by the defaults of a method.
 
     Args:
         vectors: Task vectors, in float64.
         weights: Averaging weight of each; they sum to 1.
         by: One of `COMBINATIONS`.
-        density: See `task_vectors.ties`.
     """
     count = len(vectors)
     ways: dict[str, tuple[Combine, float]] = {
@@ -121,7 +119,7 @@ def combined(
     if by == "average":
         return weighted_sum(vectors, weights).terms
     if by == "ties":
-        return ties_mean(vectors, weights, density)
+        return ties_mean(vectors, weights, DENSITY)
     if by not in ways:
         raise MergeError(f"Changes are combined by {by!r}; known are {', '.join(COMBINATIONS)}.")
     return _by_matrix(vectors, weights, *ways[by])

@@ -20,6 +20,9 @@ from fleet_merging.symmetry.table import State
 TaskVector = Mapping[str, torch.Tensor]
 """Differences in float64, by the names of a model's learned tensors."""
 
+DENSITY = 0.2
+"""Fraction of the entries of a task vector that TIES keeps."""
+
 THEN = ("average", "ties")
 """Methods that may follow `dare`."""
 
@@ -45,7 +48,7 @@ def task_arithmetic(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult
 
 
 @method("ties", "TIES-Merging", source="Yadav et al. 2023", needs=BASE)
-def ties(problem: MergeProblem, *, density: float = 0.2, scale: float = 1.0) -> MergeResult:
+def ties(problem: MergeProblem, *, density: float = DENSITY, scale: float = 1.0) -> MergeResult:
     """Trims task vectors, elects the sign of each entry, and averages the entries that agree.
 
     Yadav et al., "TIES-Merging: Resolving Interference When Merging Models", 2023, Algorithm 1;
@@ -71,7 +74,7 @@ def dare(
     *,
     drop: float = 0.9,
     then: str = "average",
-    density: float = 0.2,
+    density: float = DENSITY,
     scale: float = 1.0,
 ) -> MergeResult:
     """Drops each entry of the task vectors with a probability, rescales the others, and merges.

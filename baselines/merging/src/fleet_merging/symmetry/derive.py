@@ -29,6 +29,7 @@ from fleet_merging.symmetry.derivation.rules import (
     Axes,
     Call,
     Shape,
+    axes_in,
     fixed,
     uniform,
     unknown,
@@ -160,7 +161,7 @@ def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) 
         elif node.op == "output":
             for result in node.args[0]:  # type: ignore[union-attr]
                 own = parameters.get(renewed.get(getattr(result, "name", ""), ""))
-                for axes in _axes_in(_evaluated(result, values)):
+                for axes in axes_in(_evaluated(result, values)):
                     for unit, former in zip(axes, own or axes, strict=True):
                         if own is None:
                             fix(unit, AN_OUTPUT)
@@ -195,7 +196,7 @@ def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
         sequence, index = node.args
         return values[sequence][index]  # type: ignore[index]
     arguments = _evaluated(list(node.args), values), _evaluated(dict(node.kwargs), values)
-    tensors = list(_axes_in(arguments))
+    tensors = list(axes_in(arguments))
     schema = getattr(node.target, "_schema", None)
     name = schema.name.partition("::")[2] if schema is not None else str(node.target)
     if name in _UNIFORM:
@@ -240,16 +241,6 @@ def _evaluated(value: Any, values: Mapping[torch.fx.Node, Any]) -> Any:
     if isinstance(value, list | tuple):
         return [_evaluated(item, values) for item in value]
     return value
-
-
-def _axes_in(value: Any) -> Iterator[Axes]:
-    if isinstance(value, Axes):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _axes_in(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _axes_in(item)
 
 
 def _needed(graph: torch.fx.Graph) -> set[torch.fx.Node]:

@@ -209,7 +209,6 @@ def transformer_encoder_layer(
     prefix: str,
     residual: str = "_residual",
     units: bool = True,
-    bias: bool = True,
 ) -> Table:
     """Returns the table of a `TransformerEncoderLayer`, with its norms first or last.
 
@@ -220,17 +219,14 @@ def transformer_encoder_layer(
             feedforward part.
         residual: Axis of the residual stream, the same for all layers.
         units: Whether units inside heads are free.
-        bias: Whether it has biases.
     """
     inner = (f"{prefix}.qk", f"{prefix}.v") if units else None
     return (
-        multihead_attention(
-            f"{module}.self_attn", heads, f"{prefix}.head", inner, residual, bias=bias
-        )
-        | linear(f"{module}.linear1", residual, f"{prefix}.h", bias)
-        | linear(f"{module}.linear2", f"{prefix}.h", residual, bias)
-        | layer_norm(f"{module}.norm1", residual, bias=bias)
-        | layer_norm(f"{module}.norm2", residual, bias=bias)
+        multihead_attention(f"{module}.self_attn", heads, f"{prefix}.head", inner, residual)
+        | linear(f"{module}.linear1", residual, f"{prefix}.h")
+        | linear(f"{module}.linear2", f"{prefix}.h", residual)
+        | layer_norm(f"{module}.norm1", residual)
+        | layer_norm(f"{module}.norm2", residual)
     )
 
 

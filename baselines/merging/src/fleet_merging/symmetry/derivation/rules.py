@@ -54,7 +54,7 @@ class Call:
     @property
     def tensors(self) -> list[Axes]:
         """All tensors among the arguments."""
-        return list(_tensors(list(self.arguments.values())))
+        return list(axes_in(self.arguments))
 
     def dim(self, value: int | None, axes: Sequence[Units]) -> int:
         """Returns an index of an axis that is not negative."""
@@ -195,9 +195,12 @@ def fix_dims(axes: Sequence[Units], dims: Sequence[int], call: Call) -> list[Uni
     return [Units(sizes[i], call.reason) if i in dims else unit for i, unit in enumerate(axes)]
 
 
-def _tensors(value: Any) -> Iterator[Axes]:
+def axes_in(value: Any) -> Iterator[Axes]:
+    """Yields the axes of all tensors in nested mappings, lists and tuples."""
     if isinstance(value, Axes):
         yield value
+    elif isinstance(value, Mapping):
+        yield from axes_in(list(value.values()))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _tensors(item)
+            yield from axes_in(item)
