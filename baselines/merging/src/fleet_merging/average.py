@@ -129,9 +129,7 @@ def average(
 def interpolate(one: State, other: State, coefficient: float) -> dict[str, torch.Tensor]:
     """Returns the model (1 - coefficient) one + coefficient other, as in the paper's barriers.
 
-    Raises:
-        MergeError: The coefficient is not within 0 and 1.
-        ModelMismatchError: The models differ in form.
+    Raises a `MergeError` if the coefficient is not within 0 and 1.
     """
     if not 0 <= coefficient <= 1:
         raise MergeError(

@@ -56,12 +56,9 @@ def measure_merge(
 ) -> MergeReport:
     """Measures a merge; the data holders' losses must be deterministic without a seed.
 
-    Args:
-        problem: The models.
-        merged: Result of merging them, see `registry.merge`.
-        points: Number of points on the line between two models; see `barrier.loss_barrier`.
-        network: The result as a module, for results of another form, such as an ensemble. Without
-            it, their loss is not measured.
+    `points` is the number of points on the line between two models. `network` is the result as a
+    module, for results of another form, such as an ensemble; without it, their loss is not
+    measured.
 
     Raises:
         NotInvariantError: A permutation changes a model's loss. So the table is false, or the loss

@@ -15,10 +15,8 @@ _MAX_SHOWN = 6
 def require_sound(state: State, form: State, maker: str) -> None:
     """Raises an `UnsoundMergeError` if a merged model has `defects`.
 
-    Args:
-        state: The merged model.
-        form: One of the merged models; its numbers do not matter.
-        maker: Its method in the message, such as "ties".
+    The form is one of the merged models; its numbers do not matter. Messages call the method
+    `maker`.
     """
     if found := defects(state, form):
         raise UnsoundMergeError(

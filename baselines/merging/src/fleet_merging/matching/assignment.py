@@ -76,15 +76,10 @@ def assign_nested(
     """Assigns groups of units, and the units inside each, with the largest sum of scores.
 
     The score of a pair of groups is its own score plus the score of the best assignment of their
-    units.
+    units. Group i of the reference and j have the score outer[i, j], and for each kind of unit,
+    their units a and b have the score inner[kind][i, j, a, b].
 
-    Args:
-        outer: Scores of group i of the reference with group j, shape (m, m).
-        inner: For each kind of unit, scores of unit a of group i with unit b of group j, shape (m,
-            m, n, n), indexed [i, j, a, b].
-
-    Returns:
-        Index arrays of the groups, (m,), and of the units by kind, (m, n).
+    Returns index arrays of the groups, (m,), and of the units by kind, (m, n).
     """
     best = {name: project_hard(scores) for name, scores in inner.items()}
     total = outer.double().cpu()

@@ -68,21 +68,14 @@ def descend(
 ) -> dict[str, torch.Tensor]:
     """Descends from a permutation to soft ones with a lower loss of the permuted model.
 
-    Args:
-        symmetry: Table of the model.
-        model: The model to permute.
-        start: A hard or soft element.
-        gradient: Called once a step with the permuted model, detached.
-        descent: Parameters of the descent.
-        generator: Draws the noise of the start.
-        trust: Weight, between 0 and 1, of a hard start's entries in the first soft projection, so
-            that the descent begins near the start. If None, the start's matrix itself is projected.
-            With tau = 1 its entries then have the weight e / (n - 1 + e): 2% for n = 128. It has no
-            effect on "after", since the first gradient is at the start. A soft start is its own
-            projection for any trust.
+    The gradient is called once a step with the permuted model, detached. The generator draws the
+    noise of the start, a hard or soft element.
 
-    Raises:
-        MergeError: `trust` is out of range.
+    `trust` is the weight, between 0 and 1, of a hard start's entries in the first soft projection,
+    so that the descent begins near the start. If None, the start's matrix itself is projected. With
+    tau = 1 its entries then have the weight e / (n - 1 + e): 2% for n = 128. It has no effect on
+    "after", since the first gradient is at the start. A soft start is its own projection for any
+    trust.
     """
     steps = descent_steps(symmetry, model, start, descent, generator, trust)
     return descend_together({0: steps}, lambda permuted: [gradient(permuted[0])])[0]

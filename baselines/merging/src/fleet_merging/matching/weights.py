@@ -51,12 +51,8 @@ def match_weights(
 ) -> dict[str, np.ndarray]:
     """Returns a hard element P under which P(model) is close to a reference, a local optimum.
 
-    Args:
-        symmetry: Table of both models.
-        reference: A model.
-        model: The model to permute.
-        generator: Draws the order of names in each sweep.
-        start: Start of the ascent, unless the initial guess is closer; the identity if None.
+    The ascent begins at `start`, the identity if None, unless the initial guess is closer. The
+    generator draws the order of names in each sweep.
     """
     require_alike([reference, model])
     group, pairs = symmetry.group(model), unfold_models(symmetry, reference, model)

@@ -286,10 +286,7 @@ def candidates_of(
 ) -> list[Candidates]:
     """Returns the candidates of one map: a set for each time that it reads the units.
 
-    Args:
-        second: Second moments of its inputs.
-        parts: Rows of the units, for each time that it reads them.
-        wanted: Its matrix.
+    These are the rows in `parts` of the second moments of its inputs, and of its matrix.
     """
     found, variance = [], 0.0
     for rows in parts:

@@ -179,18 +179,8 @@ def align_with_mean(
 ) -> dict[str, np.ndarray]:
     """Aligns one model with the average: lines 8 to 12 for one model.
 
-    At the default point it depends on the other models only by their average. So the holder of a
-    model and its data can align it alone.
-
-    Args:
-        symmetry: Table of both.
-        model: The model.
-        start: Its permutation before.
-        mean: The average at the beginning of the epoch.
-        data_holder: The model's own data.
-        generator: Draws points, seeds and noise.
-        descent: See `fleet_merge`.
-        trust: See `fleet_merge`.
+    At the default point it depends on the other models only by their average, here the one at the
+    beginning of the epoch. So the holder of a model and its data can align it alone.
     """
     problem = MergeProblem(symmetry, [model], data_holders=[data_holder])
     points, meter = {0: _between(mean, generator)}, TrafficMeter()

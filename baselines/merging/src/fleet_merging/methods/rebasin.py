@@ -193,17 +193,11 @@ def _distance_gradient(loss: str, reference: State, permuted: State) -> dict[str
 
 
 def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutation, ...]:
-    """Returns a permutation for each model.
+    """Returns a permutation for each model; the meter counts the traffic.
 
-    Args:
-        problem: The models and their data holders.
-        by: "none", for models with the same initial weights. "weights", see `match_models`.
-            "activations": each model is matched with the one of the largest averaging weight, by
-            covariances from its data holder.
-        meter: Counts the traffic.
-
-    Raises:
-        MergeError: `by` is unknown, or data holders or affine maps are missing.
+    By "none", for models with the same initial weights, they are identities. By "weights", see
+    `match_models`. By "activations", each model is matched with the one of the largest averaging
+    weight, by covariances from its data holder.
     """
     require_choice("The alignment", by, get_args(Alignment))
     if by == "weights":
@@ -242,14 +236,8 @@ def alternate(
 ) -> tuple[Permutation, ...]:
     """Aligns models in turn, in a new random order in each round, until a round changes nothing.
 
-    Of two models, the second one is aligned with the first one, without rounds.
-
-    Args:
-        problem: The models.
-        permuted: Returns the terms of the reference's average.
-        align: Aligns one model with the average of the others, from its present permutation.
-        generator: Draws the orders.
-        rounds: Maximum number of rounds, at least 1.
+    Of two models, the second one is aligned with the first one, without rounds. `permuted` returns
+    the terms of the reference's average.
     """
     if rounds < 1:
         raise MergeError(f"The number of rounds of an alternation is {rounds}. Give at least 1.")

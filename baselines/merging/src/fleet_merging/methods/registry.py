@@ -36,14 +36,11 @@ for _module in _MODULES:
 
 
 def find(name: str) -> Method:
-    """Returns the function of a method.
-
-    Args:
-        name: One of `METHODS`, or module:function for a user's own, which is imported.
+    """Returns the function of a method, one of `METHODS`, or module:function for a user's own.
 
     Raises:
         UnknownChoiceError: There is no such method.
-        MergeError: The module cannot be imported.
+        MergeError: The module of a user's method cannot be imported.
     """
     if name in METHODS:
         return METHODS[name].function

@@ -103,13 +103,7 @@ COMBINATIONS = ("average", "ties", "iso_c", "tsv_m", "wudi")
 
 
 def combined(vectors: Sequence[TaskVector], weights: Sequence[float], by: str) -> TaskVector:
-    """Returns one task vector from several, by the defaults of a method.
-
-    Args:
-        vectors: Task vectors, in float64.
-        weights: Averaging weight of each; they sum to 1.
-        by: One of `COMBINATIONS`.
-    """
+    """Returns one task vector, in float64, from several, by the defaults of a method."""
     count = len(vectors)
     ways: dict[str, tuple[Combine, float]] = {
         "iso_c": (_isotropic_sum, _ISOTROPIC_SCALE / count),

@@ -177,14 +177,8 @@ def act(
 ) -> torch.Tensor:
     """Permutes every free axis of a tensor; a weight W (out, in) becomes P_out W P_in^T.
 
-    Args:
-        tensor: A tensor of any shape.
-        axes: Its axes.
-        sizes: Sizes of all factors of the axes.
-        permutation: An element as `PermutationGroup.tensors` returns it.
-
-    Returns:
-        A new tensor of the same shape, dtype and device.
+    The sizes are of all factors of the axes. The permutation is as `PermutationGroup.tensors`
+    returns it. The result is a new tensor of the same shape, dtype and device.
     """
     for dim, axis in enumerate(axes):
         if len(axis) > 1:

@@ -53,11 +53,7 @@ def make_trial(
 ) -> SymmetryTrial:
     """Returns a trial, in float64 if the model supports that; the model itself is not changed.
 
-    Args:
-        model: The model.
-        example: Its argument, or a tuple of its arguments.
-        output: Selects the outputs to compare from the model's result.
-        seed: Seed of the change of the weights.
+    The seed is of the change of the weights. Other arguments are as for `check`.
     """
     try:
         return _trial(model, example, output, seed, torch.float64)
