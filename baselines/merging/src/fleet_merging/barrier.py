@@ -76,7 +76,6 @@ def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) 
 
     Raises:
         MergeError: `points` is even, or below 3.
-        ModelMismatchError: The models differ in form.
     """
     return Barrier.of_losses(*curve(loss, one, other, points))
 

@@ -52,9 +52,6 @@ def project_soft(
         tau: Weight of the entropy, positive.
         iterations: Maximum number of iterations, the first 20 Sinkhorn's, the others Newton's.
         tolerance: The iteration ends when all rows sum to 1 within this; columns always sum to 1.
-
-    Raises:
-        PermutationError: Scores are not finite, or tau is not positive.
     """
     _require_finite(scores)
     if not tau > 0:

@@ -153,9 +153,7 @@ def with_common_encoders(
     for the second moments of the features of both models' encoders on its data, side by side. A
     model that has these encoders already is unchanged.
 
-    Raises:
-        MergeError: Encoders or data holders are missing, or the matrix has groups.
-        MessageError: A data holder's answer is invalid.
+    Raises a `MergeError` if encoders or data holders are missing, or the matrix has groups.
     """
     encoders = problem.encoders
     if encoders is None:

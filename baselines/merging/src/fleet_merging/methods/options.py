@@ -16,10 +16,9 @@ MethodOptions = dict[str, bool | int | float | str | None]
 
 
 def keyword_arguments(method: str, options: MethodOptions) -> dict[str, Any]:
-    """Returns the keyword arguments of a method from the options of a YAML file.
+    """Returns the keyword arguments of a method, by its name, from the options of a YAML file.
 
-    Raises:
-        UnknownChoiceError, MergeError: There is no such method or option, or it has no such value.
+    Raises the errors of `registry.find` and `read_options`.
     """
     texts = [
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
@@ -32,10 +31,8 @@ def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
     """Returns the keyword arguments of a method from texts.
 
     Texts are NAME=VALUE for keyword arguments of the method, and for fields of its `Descent`.
-
-    Raises:
-        MergeError: A text has another form, or a value another type than the default.
-        UnknownChoiceError: The method has no such option.
+    Raises an `UnknownChoiceError` for another name, and a `MergeError` for a text of another form
+    or a value of another type than the default.
     """
     own, of_descent = _known(method)
     own.pop("descent", None)

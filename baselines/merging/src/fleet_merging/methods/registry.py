@@ -72,11 +72,8 @@ def _own_method(name: str) -> Method:
 def needs(method: str | Method) -> tuple[str, ...]:
     """Returns the fields of `MergeProblem` that a method needs, see `facts.NEEDS`.
 
-    Args:
-        method: Its name, see `find`, or a function. A user's own has an attribute `needs`.
-
-    Raises:
-        UnknownChoiceError, MergeError: See `find`; or the attribute names no field.
+    A user's own function has an attribute `needs`. Raises an `UnknownChoiceError` or a `MergeError`
+    as `find` does, or if the attribute names no field.
     """
     if isinstance(method, str) and method in METHODS:
         return METHODS[method].needs
@@ -102,8 +99,7 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
         options: Options of the method; see its docstring.
 
     Raises:
-        UnsoundMergeError: The merged model has another form than the models, or is not usable; see
-            `soundness.require_usable`.
+        UnsoundMergeError: The merged model has another form than the models, or is not usable.
         MergingError: There is no such method, it cannot merge a layer of the models, the problem
             lacks its needs, or the method raises an error.
     """

@@ -185,15 +185,8 @@ def fitted(
 ) -> dict[str, torch.Tensor]:
     """Returns the merged model with one map fitted on the data of all holders.
 
-    Args:
-        problem: The models and their data holders.
-        each: The map.
-        merged: The merged model, in which the map's inputs are measured.
-        target: The targets of the map, see `MomentQuery`.
-        teachers: Models with the outputs to fit, one for each holder; none for the merged model.
-        ridge: Weight of the former matrix, relative to the mean square of the inputs.
-        meter: Counts the messages.
-        pool: Aggregates all robots' moments.
+    The map's inputs are measured in the merged model. Outputs are those of its teachers, one for
+    each holder, or without any of the merged model. The ridge is the weight of the former matrix.
     """
     queries = [
         MomentQuery(merged, (each.name,), target, teacher)

@@ -70,11 +70,7 @@ class DrawnGradients:
         They are in float64, without parameters that do not influence the loss. A data holder
         answers with one gradient for tied weights; it is returned by each of their names. The
         number of the draw and the contents of the holder's own model in the problem determine the
-        seed.
-
-        Args:
-            models: The model for each data holder, by the holder's index.
-            number: Number of the draw.
+        seed. `models` has the queried model by holder's index.
         """
         queries = [
             LossQuery(model, content_seed(self._problem.seed, number, self._digests[index]))

@@ -75,16 +75,7 @@ class StateMixture:
         return self._whole(self._states_of(self.weights, count, generator)[0])
 
     def sequences(self, count: int, steps: int, generator: torch.Generator) -> torch.Tensor:
-        """Returns sequences of states, each from the beginning of an episode.
-
-        Args:
-            count: Number of sequences.
-            steps: Number of states of each.
-            generator: Draws.
-
-        Returns:
-            (count, steps, size) float32.
-        """
+        """Returns sequences from the beginning of episodes, (count, steps, size) float32."""
         first, chosen = self._states_of(self.weights[: self.starts], count, generator)
         states, (low, high), ellipsoids = [first], self._range(), self._ellipsoids()
         changes = [self._change(index) for index in range(len(self.weights))]
@@ -178,8 +169,7 @@ def measure_mixture(
         rank: Number of principal axes that describe states; 0 takes their numbers.
 
     Raises:
-        MergeError: There are fewer than `LEAST_EPISODES` of at least two states, or a number is not
-            finite.
+        MergeError: There are too few episodes of at least two states, or a number is not finite.
     """
     first, rest, axes = clusters(episodes, count, seed, rank)
     parts = [pairs for pairs, _ in (*first, *rest)]

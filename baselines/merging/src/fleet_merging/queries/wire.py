@@ -33,14 +33,10 @@ _METADATA, _KIND = "__metadata__", "kind"
 
 @dataclass(frozen=True)
 class Codec:
-    """Encoding of the values of a type.
+    """Encoding of the values of a type, which have a kind in messages.
 
-    Attributes:
-        kind: Its kind in messages.
-        type: The type.
-        pack: Returns the content of a value by name; tensors may share memory with it.
-        unpack: Returns the value of such a content, which it empties; raises `MessageError` if
-            there is no such value.
+    `pack` returns the content of a value by name; tensors may share memory with it. `unpack`
+    returns the value of such a content, which it empties, or raises a `MessageError`.
     """
 
     kind: str

@@ -99,12 +99,9 @@ def check(
         tolerance: Largest allowed change, relative to the largest output or 1.
         seed: Seed of the draws.
 
-    Returns:
-        The tested and untested parameters.
-
     Raises:
-        UncoveredParameterError: A parameter or buffer is missing in the table; the message names
-            it and its layer.
+        UncoveredParameterError: A parameter or buffer is missing in the table; the message names it
+            and its layer.
         AxisSizeError: A shape does not fit its axes.
         NotInvariantError: The outputs change, are not finite, or are no function of the inputs. Or
             they do not depend on a permutation's units at all, or tied weights have different axes.

@@ -80,13 +80,8 @@ def explain(
 ) -> Derivation:
     """Derives the table of axes of a model, with the reasons for its fixed axes.
 
-    Axes of unknown operations are fixed, so a table may have fewer permutations than there are.
-
-    Args:
-        model: A module that runs on the example; it is not changed.
-        example: Its argument, or a tuple of its arguments; a batch of a few different ones.
-        output: Selects the outputs to compare from the model's result, see `check`.
-        draws: Number of random elements with which `check` tests the table.
+    Axes of unknown operations are fixed, so a table may have fewer permutations than there are. The
+    arguments are those of `check`, which tests the table.
 
     Raises:
         DerivationError: `torch.export` cannot record the model, or it reads learned parameters
