@@ -118,6 +118,19 @@ def as_arguments(example: Any) -> tuple[Any, ...]:
     return example if isinstance(example, tuple) else (example,)
 
 
+def cast(value: Any, dtype: torch.dtype | None) -> Any:
+    """Returns floating-point tensors in mappings, tuples and lists with another dtype, if any."""
+    if isinstance(value, torch.Tensor):
+        if dtype is None or not (value.is_floating_point() or value.is_complex()):
+            return value
+        return value.to(dtype.to_complex() if value.is_complex() else dtype)
+    if isinstance(value, Mapping):
+        return {name: cast(item, dtype) for name, item in value.items()}
+    if type(value) in (tuple, list):  # not a named tuple, which has another constructor
+        return type(value)(cast(item, dtype) for item in value)
+    return value
+
+
 def keeps_statistics(module: nn.Module) -> bool:
     """Whether a module is a BatchNorm with running statistics, which averages lack."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats

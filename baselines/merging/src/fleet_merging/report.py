@@ -121,16 +121,13 @@ def _loss_of_network(problem: MergeProblem, network: torch.nn.Module) -> float |
 def as_text(report: MergeReport) -> str:
     """Returns a report as a table of a few lines."""
     lines = [f"{'':22}{'as given':>14}{'aligned':>14}"]
-    rows = [("largest distance", report.before.distance, report.after.distance)]
-    rows += [
-        (title, before, after)
-        for title, before, after in (
-            ("loss of the merge", report.before.loss, report.after.loss),
-            ("largest barrier", report.before.barrier, report.after.barrier),
-        )
-        if before is not None and after is not None
-    ]
-    lines += [f"{title:22}{before:14.4g}{after:14.4g}" for title, before, after in rows]
+    for title, before, after in (
+        ("largest distance", report.before.distance, report.after.distance),
+        ("loss of the merge", report.before.loss, report.after.loss),
+        ("largest barrier", report.before.barrier, report.after.barrier),
+    ):
+        if before is not None and after is not None:
+            lines.append(f"{title:22}{before:14.4g}{after:14.4g}")
     if report.losses:
         lines.append(f"losses of the models  {' '.join(f'{loss:.4g}' for loss in report.losses)}")
     else:

@@ -24,6 +24,7 @@ from fleet_merging.methods.facts import Method
 from fleet_merging.methods.options import bound
 from fleet_merging.modules import (
     as_arguments,
+    cast,
     copied,
     keeps_statistics,
     misfits,
@@ -146,7 +147,7 @@ def problem_of(
     pools = read_data(data, len(states))
     if example is None:
         example = _example(pools)
-    example = example if module is None else _cast(example, module)
+    example = example if module is None else _in_precision_of(module, example)
     if module is not None and example is not None:
         _warn_of_buffers(module, [*unwrapped, *bases])
     batches = [batch for pool in pools if isinstance(pool, tuple) for batch in pool]
@@ -276,14 +277,10 @@ def _in_precision(module: nn.Module, state: State) -> nn.Module:
     return module
 
 
-def _cast(value: Any, module: nn.Module) -> Any:
+def _in_precision_of(module: nn.Module, example: Any) -> Any:
     """Returns an example in the precision of a module's weights, if they have one."""
     kinds = {each.dtype for each in module.parameters() if each.is_floating_point()}
-    if isinstance(value, tuple):
-        return tuple(_cast(each, module) for each in value)
-    if isinstance(value, torch.Tensor) and value.is_floating_point() and len(kinds) == 1:
-        return value.to(dtype=kinds.pop())
-    return value
+    return cast(example, kinds.pop()) if len(kinds) == 1 else example
 
 
 def _example(pools: Sequence[Any]) -> Any:

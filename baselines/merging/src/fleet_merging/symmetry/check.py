@@ -20,6 +20,9 @@ from fleet_merging.symmetry.group import PermutationGroup
 from fleet_merging.symmetry.table import Symmetry, require_covered
 from fleet_merging.symmetry.trial import Outputs, SymmetryTrial, make_trial, redrawn
 
+_TOLERANCE = 1e-5
+"""Largest allowed change of the outputs, relative to the largest one or 1."""
+
 _SEEN = 1e3
 """Ratio for tested axes: the change of the outputs by a permutation of one parameter alone,
 relative
@@ -79,7 +82,6 @@ def check(
     *,
     output: Callable[[Any], Any] = lambda outputs: outputs,
     draws: int = 3,
-    tolerance: float = 1e-5,
     seed: int = 0,
 ) -> CheckReport:
     """Checks that random permutations change no output, and that the table is complete.
@@ -96,7 +98,6 @@ def check(
         output: Selects the outputs to compare from the model's result. A recurrent model's hidden
             state is permuted with its units, so select only the outputs.
         draws: Number of random elements.
-        tolerance: Largest allowed change, relative to the largest output or 1.
         seed: Seed of the draws.
 
     Raises:
@@ -117,7 +118,7 @@ def check(
     group = symmetry.group(trial.state)
     expected = trial.run(trial.state)
     _require_usable(expected, trial.run(trial.state))
-    _test(symmetry, group, trial, expected, draws, tolerance, seed)
+    _test(symmetry, group, trial, expected, draws, seed)
     report = CheckReport(
         dict(group.sizes),
         len(symmetry.axes),
@@ -135,7 +136,6 @@ def _test(
     trial: SymmetryTrial,
     expected: Outputs,
     draws: int,
-    tolerance: float,
     seed: int,
 ) -> None:
     generator = np.random.default_rng(seed)
@@ -159,9 +159,9 @@ def _test(
                 _keep_largest(effects, name, effect)
         together = symmetry.apply(element, trial.state)
         _keep_largest(changes, "all together", _change(expected, trial.run(together)))
-    failing = {name: change for name, change in changes.items() if not change <= tolerance}
+    failing = {name: change for name, change in changes.items() if not change <= _TOLERANCE}
     if failing:
-        raise NotInvariantError(_report(symmetry, failing, tolerance))
+        raise NotInvariantError(_report(symmetry, failing))
     # If the units had no effect, any table would pass. (Units of one parameter only, such as
     # queries beside their keys, may be permuted in it without an effect.)
     idle = {
@@ -270,7 +270,7 @@ def _exact(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float64))
 
 
-def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) -> str:
+def _report(symmetry: Symmetry, failing: Mapping[str, float]) -> str:
     lines = []
     for name, change in failing.items():
         parameters = [
@@ -281,6 +281,6 @@ def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) 
         places = f" ({listed(parameters)})" if parameters else ""
         lines.append(f"{name} changes them by {change:.2g}{places}")
     return (
-        f"The outputs are not the same, to {tolerance:g}, under the permutations of the table: "
+        f"The outputs are not the same, to {_TOLERANCE:g}, under the permutations of the table: "
         f"{'; '.join(lines)}. Correct the axes, or fix them with a leading `_`."
     )

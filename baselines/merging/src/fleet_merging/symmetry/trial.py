@@ -18,6 +18,7 @@ from torch import nn
 
 from fleet_merging.modules import (
     as_arguments,
+    cast,
     copied,
     load_tensors,
     tensors_in,
@@ -87,9 +88,9 @@ def _trial(
     dtype: torch.dtype | None,
 ) -> SymmetryTrial:
     trial = copied(model)
-    trial = trial if dtype is None else trial._apply(lambda each: _cast(each, dtype))
+    trial = trial if dtype is None else trial._apply(lambda each: cast(each, dtype))
     arguments = as_arguments(example)
-    inputs = [_cast(argument, dtype) for argument in arguments]
+    inputs = [cast(argument, dtype) for argument in arguments]
 
     @torch.no_grad()
     def run(state: State) -> Outputs:
@@ -144,7 +145,7 @@ def faulty_output(
             try:
                 return _finite(output(trial(*arguments)))
             except RuntimeError:  # the example is of another precision, as `check` allows
-                exact = (_cast(each, torch.float64) for each in arguments)
+                exact = (cast(each, torch.float64) for each in arguments)
                 return _finite(output(trial.double()(*exact)))
 
     def note(name: str) -> Callable[..., None]:
@@ -210,15 +211,3 @@ def _projection(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the sum of a tensor with different factors, since some sums are constant."""
     tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     return (tensor.flatten() * torch.arange(1.0, tensor.numel() + 1).to(tensor)).sum()
-
-
-def _cast(value: Any, dtype: torch.dtype | None) -> Any:
-    if isinstance(value, torch.Tensor):
-        if dtype is None or not (value.is_floating_point() or value.is_complex()):
-            return value
-        return value.to(dtype.to_complex() if value.is_complex() else dtype)
-    if isinstance(value, Mapping):
-        return {name: _cast(item, dtype) for name, item in value.items()}
-    if type(value) in (tuple, list):  # not a named tuple, which has another constructor
-        return type(value)(_cast(item, dtype) for item in value)
-    return value
