@@ -83,7 +83,7 @@ def factors_of(adapter: State) -> list[Factors]:
         kind = "bias" if part == "lora_B" and rest[-1:] == ["bias"] else part
         names = rest[:-1] if rest[-1:] in (["weight"], ["bias"]) else rest
         adapters.update(names)
-        entries = found.setdefault(_weight(module), {})
+        entries = found.setdefault(f"{_plain(module)}.weight", {})
         if kind in entries and entries[kind].split(f".{part}")[0] != name.split(f".{part}")[0]:
             raise MergeError(
                 f"{entries[kind]} and {name} change the same weight, as `target_parameters` do. "
@@ -295,10 +295,6 @@ def _plain(name: str) -> str:
     """Returns the model's name of a weight or module, without the names of PEFT's wrappers."""
     parts = name.removeprefix("base_model.model.").split(".")
     return ".".join(part for part in parts if part != "base_layer")
-
-
-def _weight(module: str) -> str:
-    return f"{_plain(module)}.weight"
 
 
 def _without_adapter(name: str) -> str:

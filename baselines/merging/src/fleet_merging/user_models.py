@@ -232,11 +232,10 @@ def _state_of(model: nn.Module | State) -> dict[str, torch.Tensor]:
     """Returns the tensors of a model, without extra state of other types."""
     if isinstance(model, nn.Module):
         return {name: tensor.detach() for name, tensor in tensors_of(model).items()}
-    extra = "_extra_state"
     return {
         name: value.detach() if isinstance(value, torch.Tensor) else value
         for name, value in model.items()
-        if isinstance(value, torch.Tensor) or not name.endswith(extra)
+        if isinstance(value, torch.Tensor) or not name.endswith("_extra_state")
     }
 
 

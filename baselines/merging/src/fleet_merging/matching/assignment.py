@@ -104,7 +104,8 @@ def assign_quadratic(
     L has the shape (n, n). P and the start are index arrays, (n,).
     """
     best, value = start, _value(linear, pairs, start)
-    corner, corner_gradient = _matrix(start, linear), quadratic_gradient(pairs, start)
+    identity = torch.eye(len(start), dtype=linear.dtype, device=linear.device)
+    corner, corner_gradient = identity[start.to(linear.device)], quadratic_gradient(pairs, start)
     center = torch.full_like(corner, 1 / len(corner))
     inside = (corner + 3 * center) / 4, (corner_gradient + 3 * _gradient_at_center(pairs)) / 4
     for P, gradient in (inside, (corner, corner_gradient)):
@@ -185,7 +186,3 @@ def _value(linear: torch.Tensor, pairs: Sequence[Pair], index: torch.Tensor) -> 
     value = linear.gather(1, index.unsqueeze(1)).sum()
     terms = ((R * W[index][:, index]).sum() for R, W in pairs)
     return float(value + sum(terms, start=torch.zeros(())))
-
-
-def _matrix(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    return torch.eye(len(index), dtype=like.dtype, device=like.device)[index.to(like.device)]

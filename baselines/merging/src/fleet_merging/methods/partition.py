@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from math import prod
 
 import torch
 
@@ -91,7 +92,7 @@ def _placed(
     for dim, axis in enumerate(axes[0]):
         if len(axis) > 1:  # a sum: each of its products by itself
             parts = []
-            lengths = [[_size(product) for product in each[dim]] for each in axes]
+            lengths = [[prod(f.size or 1 for f in part) for part in each[dim]] for each in axes]
             split = [tensor.split(own, dim) for tensor, own in zip(tensors, lengths, strict=True)]
             for index in range(len(axis)):
                 own_axes = [(*each[:dim], (each[dim][index],), *each[dim + 1 :]) for each in axes]
@@ -143,10 +144,6 @@ def _require_equal(problem: MergeProblem, beside: MergeResult, state: State) -> 
             "layer mixes the units of all models, such as a LayerNorm or an attention. Leave out "
             "the wide model: partition then returns an ensemble."
         )
-
-
-def _size(product: tuple) -> int:
-    return torch.Size([factor.size for factor in product]).numel()
 
 
 def _form(state: State, name: str) -> str:

@@ -263,7 +263,7 @@ def alternate(
                 else _others(permuted, permutations, weights, index)
             )
             found = align(index, others.mean(own), before)
-            if not _same(found, before):
+            if any(not np.array_equal(found[name], before[name]) for name in found):
                 changed, permutations[index] = True, found
                 total = total.plus(own, -weight).plus(permuted(index, found), weight)
         if not changed:
@@ -278,7 +278,3 @@ def _others(
     others = [other for other in range(len(permutations)) if other != index]
     values = weights[others] if weights[others].any() else np.ones(len(others))
     return weighted_sum((permuted(i, permutations[i]) for i in others), values.tolist())
-
-
-def _same(one: Permutation, other: Permutation) -> bool:
-    return all(np.array_equal(one[name], other[name]) for name in one)

@@ -145,7 +145,7 @@ def _sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
 
 def _isotropic_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     U, values, V = _decomposed(_sum(D, shares))
-    return _mean(values) * U @ V
+    return values.sum() / max(len(values), 1) * U @ V
 
 
 def _orthogonal_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -170,10 +170,6 @@ def _orthogonal(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """Returns the nearest matrix to columns side by side with singular values of 1 (or 0)."""
     U, _, V = _decomposed(torch.cat(list(parts), 1))
     return U @ V
-
-
-def _mean(values: torch.Tensor) -> torch.Tensor:
-    return values.sum() / max(len(values), 1)
 
 
 def _undisturbed(ridge: float, D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:

@@ -170,7 +170,11 @@ def _test(
         if len(keys) > 1 and effects[name] <= _SEEN * max(changes[name], _ROUNDING)
     }
     for name, keys in idle.items():
-        raise WithoutEffectError(_without_effect(name, keys), list(idle))
+        raise WithoutEffectError(
+            f"The outputs hardly depend on the units of {name!r} ({listed(keys)}), so any axes "
+            "would pass. Give an example that activates them, or compare more outputs.",
+            list(idle),
+        )
 
 
 def _unused(trial: SymmetryTrial, expected: Outputs, seed: int) -> tuple[str, ...]:
@@ -206,13 +210,6 @@ def _draw(group: PermutationGroup, generator: np.random.Generator) -> dict[str, 
 
 def _keep_largest(changes: dict[str, float], name: str, change: float) -> None:
     changes[name] = float(np.maximum(change, changes.get(name, 0.0)))  # preserves NaN
-
-
-def _without_effect(name: str, moved: list[str]) -> str:
-    return (
-        f"The outputs hardly depend on the units of {name!r} ({listed(moved)}), so any axes "
-        "would pass. Give an example that activates them, or compare more outputs."
-    )
 
 
 def _require_layers_covered(symmetry: Symmetry, model: torch.nn.Module) -> None:

@@ -108,7 +108,7 @@ def grouped(groups: str, units: str) -> str:
     single group, and groups of one channel. Groups have their number if shapes do not determine it:
     "head:4".
     """
-    return f"{groups} {units}@{_name(groups)}"
+    return f"{groups} {units}@{groups.partition(':')[0]}"
 
 
 def mlp(modules: Sequence[str], axes: Sequence[str], bias: bool = True) -> Table:
@@ -210,10 +210,6 @@ def transformer_encoder_layer(
 
 def _axis(text: str) -> str:
     return text if len(text.split()) == 1 else f"({text})"
-
-
-def _name(text: str) -> str:
-    return text.partition(":")[0]
 
 
 def _units(head: str, heads: int, units: tuple[str, str] | None) -> tuple[str, str]:

@@ -70,12 +70,9 @@ def _expand(call: Call) -> list[list[Units]]:
 
 
 def _expanded(axes: Sequence[Units], shape: Shape) -> list[Units]:
-    return _repeated([*[Units(1)] * (len(shape) - len(axes)), *axes], shape)
-
-
-def _repeated(axes: Sequence[Units], shape: Shape) -> list[Units]:
     result: list[Units] = []
-    for unit, size in zip(axes, shape, strict=True):
+    new = [Units(1)] * (len(shape) - len(axes))
+    for unit, size in zip([*new, *axes], shape, strict=True):
         result.append(unit if unit.size == size else Units(size, within=result))
     return result
 
