@@ -3,9 +3,8 @@
 The soft projection of scores X is argmax over doubly stochastic P of <X, P> + tau H(P). This is
 diag(u) exp(X / tau) diag(v), and Sinkhorn's iteration finds u and v (Cuturi 2013). Its gradient is
 taken at the fixed point (Eisenberger et al. 2022), so no iteration is kept in memory. For small
-tau,
-Sinkhorn's iteration needs thousands of steps, and Newton's method finishes (Brauer et al. 2017).
-The hard projection, tau = 0, is a linear assignment.
+tau, Sinkhorn's iteration needs thousands of steps, and Newton's method finishes (Brauer et al.
+2017). The hard projection, tau = 0, is a linear assignment.
 """
 
 from collections.abc import Callable, Mapping

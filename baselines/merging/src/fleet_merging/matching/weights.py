@@ -4,11 +4,9 @@ It solves the least-squares problem one name at a time (Ainsworth et al. 2023), 
 guess from inputs to outputs. Only steps that increase the objective are taken, so it ends.
 
 The step of a name that occurs once in each tensor is a linear assignment. This case comes first.
-For
-a name on two axes of a tensor (recurrent weights), it is a quadratic assignment. For a name that
-owns others (heads), it is a nested one. If a name is quadratic, a second ascent starts from a
-random walk
-of Git Re-Basin's own steps, and the better result counts.
+For a name on two axes of a tensor (recurrent weights), it is a quadratic assignment. For a name
+that owns others (heads), it is a nested one. If a name is quadratic, a second ascent starts from a
+random walk of Git Re-Basin's own steps, and the better result counts.
 """
 
 from collections.abc import Mapping, Sequence

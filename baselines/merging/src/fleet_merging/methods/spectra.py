@@ -1,8 +1,7 @@
 """Methods on the matrices of task vectors: their singular vectors, and the spaces of their rows.
 
 Each weight with two axes or more is a matrix (outputs, inputs), with flattened kernels. Tensors
-with
-one axis, such as biases, are averaged, as in all sources. No method needs data.
+with one axis, such as biases, are averaged, as in all sources. No method needs data.
 """
 
 from collections.abc import Callable, Sequence

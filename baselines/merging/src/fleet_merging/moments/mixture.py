@@ -18,8 +18,7 @@ from fleet_merging.errors import MergeError
 
 LIMIT = 10.0
 """States are clipped to this range before they are measured. The force of a blow can be thousands
-of
-standard deviations large, and would distort its Gaussian."""
+of standard deviations large, and would distort its Gaussian."""
 
 LEAST_EPISODES = 5
 """Smallest number of episodes of each Gaussian. One of fewer would disclose their states, one of a
@@ -29,8 +28,7 @@ _SPREAD = 0.01
 """Variance added for densities of states."""
 _RIDGE = 0.1
 """Variance added to a state's in predictions of the next one, relative to the mean over its
-numbers.
-In directions in which states hardly differ, they then predict no change."""
+numbers. In directions in which states hardly differ, they then predict no change."""
 _LEAST_SPREAD = 0.1
 """Smallest standard deviation of a number in the choice of principal axes, relative to the mean of
 all numbers'."""

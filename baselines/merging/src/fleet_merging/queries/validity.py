@@ -1,14 +1,11 @@
 """Validity checks of answers, one function for each kind of query, applied where answers arrive.
 
 Answers with another name, shape or type than requested are refused, so that no observation or
-action
-is sent by mistake. (Gradients and moments still carry information about the data, and moments of a
-few rows determine the rows: this is no encryption.) Answers that no data can have are refused, too:
-moments that are not positive semidefinite, targets beyond the largest label, states beyond the
-clip.
-Robots are also compared, see `outlier`. Possible but false answers are accepted: a reversed sign,
-or
-a modest factor.
+action is sent by mistake. (Gradients and moments still carry information about the data, and
+moments of a few rows determine the rows: this is no encryption.) Answers that no data can have are
+refused, too: moments that are not positive semidefinite, targets beyond the largest label, states
+beyond the clip. Robots are also compared, see `outlier`. Possible but false answers are accepted: a
+reversed sign, or a modest factor.
 """
 
 import math

@@ -1,8 +1,7 @@
 """Values as bytes, at the borders of processes: named tensors, with their kind in the header.
 
 Messages are in safetensors format, which holds named tensors and no code. The kind is the only
-entry
-of the header's metadata. Within a process, values are passed as they are.
+entry of the header's metadata. Within a process, values are passed as they are.
 """
 
 import json

@@ -10,9 +10,8 @@ A string names a parameter's axes in order, separated by spaces, such as `"h1 h1
     (head:4 k@head)  inside each unit of `head` a separate permutation of `k`
 
 The string of a scalar is empty. A free name stands for the same permutation everywhere. A fixed
-name
-is only a readable label, with one size within its axis. Products are the patterns of `einops`, and
-free names are git-re-basin's "axes to permutation" (Ainsworth et al. 2023). Sums and owners are
+name is only a readable label, with one size within its axis. Products are the patterns of `einops`,
+and free names are git-re-basin's "axes to permutation" (Ainsworth et al. 2023). Sums and owners are
 additions of this package.
 """
 

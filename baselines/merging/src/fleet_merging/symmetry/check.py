@@ -25,8 +25,7 @@ _TOLERANCE = 1e-5
 
 _SEEN = 1e3
 """Ratio for tested axes: the change of the outputs by a permutation of one parameter alone,
-relative
-to its change by a permutation of all."""
+relative to its change by a permutation of all."""
 
 _ROUNDING = 1e-15
 """Least change of the outputs that counts as one, in float64."""

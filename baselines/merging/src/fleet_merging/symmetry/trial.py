@@ -1,12 +1,10 @@
 """Weights for the test of a table: a copy's, scaled so that its activations keep their size.
 
 A table holds at all weights, or is false, so the test may choose them. A new network's weights are
-a
-bad choice. A BatchNorm's ones and zeros are the same in any order. In a deep network with shrinking
-activations, the outputs hide the effects of early layers. So all weights are changed a little. Each
-layer is scaled to outputs of size 1 on the example, as in Mishkin and Matas 2016, "All you need is
-a
-good init".
+a bad choice. A BatchNorm's ones and zeros are the same in any order. In a deep network with
+shrinking activations, the outputs hide the effects of early layers. So all weights are changed a
+little. Each layer is scaled to outputs of size 1 on the example, as in Mishkin and Matas 2016, "All
+you need is a good init".
 """
 
 from collections.abc import Callable, Mapping

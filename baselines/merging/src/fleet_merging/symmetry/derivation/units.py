@@ -10,8 +10,7 @@ split into ranges, such as queries, keys and values, the inner ones become a `fa
 member for each range.
 
 Every step leaves a subgroup of the permutations before it. So a lack of knowledge about an
-operation
-costs freedom, never correctness.
+operation costs freedom, never correctness.
 """
 
 from collections import Counter
