@@ -127,44 +127,6 @@ def _trial(
     return SymmetryTrial(run, sensitive, state, tied_to(trial))
 
 
-def faulty_output(
-    model: nn.Module, state: State, arguments: tuple[Any, ...], output: Callable[[Any], Any]
-) -> str | None:
-    """Returns the kind and name of the first module with outputs that are not finite, or None.
-
-    The model, with the weights of a state, returns finite outputs for the arguments if this is
-    None.
-    """
-    trial, found = copied(model), list[str]()
-    load_tensors(trial, state)
-
-    def run() -> bool:
-        with torch.no_grad(), uncompiled():
-            try:
-                return _finite(output(trial(*arguments)))
-            except RuntimeError:  # the example is of another precision, as `check` allows
-                exact = (cast(each, torch.float64) for each in arguments)
-                return _finite(output(trial.double()(*exact)))
-
-    def note(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, arguments: Any, outputs: Any) -> None:
-            if not _finite(outputs):
-                found.append(f"the {type(module).__name__} {name}".strip())
-
-        return hook
-
-    if run():
-        return None
-    for name, module in trial.named_modules():
-        module.register_forward_hook(note(name))
-    run()
-    return (found or ["the model"])[0]
-
-
-def _finite(outputs: Any) -> bool:
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors_in(outputs))
-
-
 def _scale_layers(model: nn.Module, inputs: list[Any]) -> None:
     """Scales each layer to outputs of size 1, and measures the statistics of each BatchNorm."""
     scaled: set[nn.Module] = set()
