@@ -286,7 +286,8 @@ def candidates_of(
 ) -> list[Candidates]:
     """Returns the candidates of one map: a set for each time that it reads the units.
 
-    These are the rows in `parts` of the second moments of its inputs, and of its matrix.
+    `second` has the second moments of its inputs, `parts` the rows of the units for each time, and
+    `wanted` is its matrix.
     """
     found, variance = [], 0.0
     for rows in parts:

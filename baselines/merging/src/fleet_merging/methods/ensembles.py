@@ -157,7 +157,7 @@ def concatenation(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResul
 def require_head(problem: MergeProblem) -> None:
     """Raises a `MergeError` unless the last affine map returns the outputs of the models.
 
-    This is only known with module and example. Data holders and affine maps must not be missing.
+    It cannot be known without module and example. Data holders and affine maps are required, too.
     """
     require_moments(problem, problem.affine_maps[-1:])
     if problem.module is None or problem.example is None:

@@ -195,8 +195,8 @@ def _distance_gradient(loss: str, reference: State, permuted: State) -> dict[str
 def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutation, ...]:
     """Returns a permutation for each model; the meter counts the traffic.
 
-    By "none", for models with the same initial weights, they are identities. By "weights", see
-    `match_models`. By "activations", each model is matched with the one of the largest averaging
+    With "none", for models with the same initial weights, nothing is permuted. For "weights", see
+    `match_models`. With "activations", each model is matched with the one of the largest averaging
     weight, by covariances from its data holder.
     """
     require_choice("The alignment", by, get_args(Alignment))

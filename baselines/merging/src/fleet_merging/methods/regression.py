@@ -185,8 +185,9 @@ def fitted(
 ) -> dict[str, torch.Tensor]:
     """Returns the merged model with one map fitted on the data of all holders.
 
-    The map's inputs are measured in the merged model. Outputs are those of its teachers, one for
-    each holder, or without any of the merged model. The ridge is the weight of the former matrix.
+    The map's inputs are measured in the merged model. Targets "outputs" are those of its teachers,
+    one for each holder; other targets need no teachers. The ridge is the weight of the former
+    matrix.
     """
     queries = [
         MomentQuery(merged, (each.name,), target, teacher)

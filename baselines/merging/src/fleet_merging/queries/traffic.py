@@ -98,7 +98,7 @@ class TrafficMeter:
     ) -> LossAnswer:
         """Asks a data holder for the loss of a model on its data, and for the gradient.
 
-        Raises a `DataHolderError` if it answers something else, as do the others.
+        As the others, it raises a `DataHolderError` for an invalid answer.
         """
         return next(self.ask_losses([data_holder], [LossQuery(model, seed, gradient)]))
 
