@@ -200,17 +200,11 @@ def alike(
     """Returns the same adapters with one configuration, as inputs of the method `lora`.
 
     If ranks differ, factors get rows and columns of zeros up to the largest rank. If ranks or
-    scales differ, B is multiplied by s. No product changes.
-
-    Args:
-        adapters: State dicts of adapters of the same weights.
-        configs: The configuration of each.
-
-    Returns:
-        The adapters without PEFT's names of adapters, and their configuration.
+    scales differ, B is multiplied by s. No product changes. Names of entries are without PEFT's
+    names of adapters.
 
     Raises:
-        MergeError: See `pairs_of` and `scale_of`.
+        MergeError: Adapters are not of the same weights; see `pairs_of` and `scale_of`.
     """
     pairs = pairs_of(adapters, configs)
     scales = [

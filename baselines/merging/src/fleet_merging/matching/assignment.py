@@ -99,9 +99,7 @@ def assign_quadratic(
     Frank-Wolfe with exact line search over the Birkhoff polytope, then the hard projection (as in
     Vogelstein et al. 2015). It starts three quarters of the way from the polytope's center to
     `start`, and at `start`. The plain linearization, P := argmax of <gradient, P>, has no such line
-    search and may decrease the objective.
-
-    L has the shape (n, n). P and the start are index arrays, (n,).
+    search and may decrease the objective. P and the start are index arrays, (n,).
     """
     best, value = start, _value(linear, pairs, start)
     identity = torch.eye(len(start), dtype=linear.dtype, device=linear.device)
