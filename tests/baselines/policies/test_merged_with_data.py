@@ -18,7 +18,7 @@ from support.policy_cases import ACTION, BLUEPRINTS, BODIES, CLOUD, STATE, made,
 from support.policy_merges import error_of, problem_of
 
 from fleet_merging.errors import MergeError, MessageError
-from fleet_merging.methods.common_encoders import with_common_encoders
+from fleet_merging.methods.distillation import with_common_encoders
 from fleet_merging.methods.registry import merge as merge_by
 from fleet_merging.moments.measurement import LabelledBatch
 from fleet_merging.moments.mixture import StateMixture

@@ -70,9 +70,8 @@ class Factors:
 def factors_of(adapter: State) -> list[Factors]:
     """Returns the factors of an adapter, by the names of its entries.
 
-    Raises:
-        MergeError: A factor is alone, empty or of another rank than its partner. Or there are no
-            factors, several adapters, or an unknown entry, see `unfactored`.
+    Raises a `MergeError` if a factor has no partner of its rank, for no factors or several
+    adapters, and for an unknown entry, see `unfactored`.
     """
     unfactored(adapter)
     found: dict[str, dict[str, str]] = {}
@@ -84,7 +83,7 @@ def factors_of(adapter: State) -> list[Factors]:
         kind = "bias" if part == "lora_B" and rest[-1:] == ["bias"] else part
         names = rest[:-1] if rest[-1:] in (["weight"], ["bias"]) else rest
         adapters.update(names)
-        entries = found.setdefault(_weight(module), {})
+        entries = found.setdefault(f"{_plain(module)}.weight", {})
         if kind in entries and entries[kind].split(f".{part}")[0] != name.split(f".{part}")[0]:
             raise MergeError(
                 f"{entries[kind]} and {name} change the same weight, as `target_parameters` do. "
@@ -133,8 +132,7 @@ def _pair(weight: str, entries: Mapping[str, str], adapter: State) -> Factors:
 def unfactored(adapter: State) -> dict[str, str]:
     """Returns the names of entries that replace the model's, such as biases, by the model's names.
 
-    Raises:
-        MergeError: An entry changes a weight in an unknown way.
+    Raises a `MergeError` if an entry changes a weight in an unknown way.
     """
     for name in adapter:
         parts = name.split(".")
@@ -154,8 +152,7 @@ def unfactored(adapter: State) -> dict[str, str]:
 def scale_of(config: Config, factors: Factors, adapter: State) -> float:
     """Returns s, alpha / r or alpha / sqrt(r), PEFT's factor of a product.
 
-    Raises:
-        MergeError: The configuration has another rank than the factors.
+    Raises a `MergeError` if the configuration has another rank than the factors.
     """
     # PEFT wraps an attention's output projection together with it, by the attention's patterns.
     module = _plain(factors.A.split(".lora_")[0].split(".base_layer.")[0])
@@ -172,11 +169,9 @@ def scale_of(config: Config, factors: Factors, adapter: State) -> float:
 
 
 def require_known(config: Config) -> None:
-    """Raises an error unless all fields of a configuration are known.
+    """Raises a `MergeError` unless the meaning of all fields of a configuration is known.
 
-    Raises:
-        MergeError: It is another kind of adapter, it changes the model's initial weights, or it has
-            an unknown field.
+    Unknown are other kinds of adapters, and those that change the model's initial weights.
     """
     kind = str(config.get("peft_type", "LORA")).rpartition(".")[2].upper()
     if kind != "LORA":
@@ -205,17 +200,11 @@ def alike(
     """Returns the same adapters with one configuration, as inputs of the method `lora`.
 
     If ranks differ, factors get rows and columns of zeros up to the largest rank. If ranks or
-    scales differ, B is multiplied by s. No product changes.
-
-    Args:
-        adapters: State dicts of adapters of the same weights.
-        configs: The configuration of each.
-
-    Returns:
-        The adapters without PEFT's names of adapters, and their configuration.
+    scales differ, B is multiplied by s. No product changes. Names of entries are without PEFT's
+    names of adapters.
 
     Raises:
-        MergeError: See `pairs_of` and `scale_of`.
+        MergeError: Adapters are not of the same weights; see `pairs_of` and `scale_of`.
     """
     pairs = pairs_of(adapters, configs)
     scales = [
@@ -255,9 +244,8 @@ def alike(
 def pairs_of(adapters: Sequence[State], configs: Sequence[Config]) -> list[dict[str, Factors]]:
     """Returns the factors of each adapter by the weights that they change.
 
-    Raises:
-        MergeError: See `factors_of` and `require_known`; or adapters have different models, or
-            change different weights.
+    Raises a `MergeError` as `factors_of` and `require_known` do, or if adapters have different
+    models or change different weights.
     """
     if len(configs) != len(adapters):
         raise MergeError(
@@ -301,10 +289,6 @@ def _plain(name: str) -> str:
     """Returns the model's name of a weight or module, without the names of PEFT's wrappers."""
     parts = name.removeprefix("base_model.model.").split(".")
     return ".".join(part for part in parts if part != "base_layer")
-
-
-def _weight(module: str) -> str:
-    return f"{_plain(module)}.weight"
 
 
 def _without_adapter(name: str) -> str:

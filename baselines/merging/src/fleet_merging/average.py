@@ -17,8 +17,7 @@ AveragingWeights = Sequence[float] | np.ndarray
 def normalize(averaging_weights: AveragingWeights | None, count: int) -> np.ndarray:
     """Returns averaging weights that sum to 1, shape (count,); equal ones if None are given.
 
-    Raises:
-        MergeError: Their number is not `count`, one is negative or not finite, or all are 0.
+    Raises a `MergeError` if their number is not `count`, one is negative or infinite, or all are 0.
     """
     given = averaging_weights
     values = np.ones(count) if given is None else np.asarray(given, dtype=float)
@@ -55,8 +54,7 @@ class WeightedSum:
     def plus(self, state: State, weight: float) -> "WeightedSum":
         """Returns the sum with another model of the same form; gradients flow.
 
-        Raises:
-            ModelMismatchError: Tensors that must agree differ, see `average`.
+        Raises a `ModelMismatchError` if tensors that must agree differ, see `average`.
         """
         terms: dict[str, torch.Tensor] = {}
         agreeing = agreeing_tensors(state) if self.agreeing is None else self.agreeing
@@ -94,11 +92,7 @@ class WeightedSum:
 
 
 def weighted_sum(states: Iterable[State], weights: Iterable[float]) -> WeightedSum:
-    """Returns the sum of an iterable of models, with only one in memory at a time.
-
-    Raises:
-        ModelMismatchError: Tensors that must agree differ, see `average`.
-    """
+    """Returns the sum of an iterable of models, with only one in memory at a time."""
     total = WeightedSum()
     for state, weight in zip(states, weights, strict=True):
         total = total.plus(state, weight)
@@ -135,9 +129,7 @@ def average(
 def interpolate(one: State, other: State, coefficient: float) -> dict[str, torch.Tensor]:
     """Returns the model (1 - coefficient) one + coefficient other, as in the paper's barriers.
 
-    Raises:
-        MergeError: The coefficient is not within 0 and 1.
-        ModelMismatchError: The models differ in form.
+    Raises a `MergeError` if the coefficient is not within 0 and 1.
     """
     if not 0 <= coefficient <= 1:
         raise MergeError(

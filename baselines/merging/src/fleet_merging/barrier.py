@@ -76,7 +76,6 @@ def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) 
 
     Raises:
         MergeError: `points` is even, or below 3.
-        ModelMismatchError: The models differ in form.
     """
     return Barrier.of_losses(*curve(loss, one, other, points))
 
@@ -84,26 +83,14 @@ def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) 
 def curve(
     measure: Measure, one: State, other: State, points: int = POINTS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Measures (1 - lambda) one + lambda other at evenly spaced lambdas.
-
-    Returns:
-        The lambdas and the values, shape (points,) both.
-
-    Raises:
-        MergeError: `points` is even, or below 3.
-        ModelMismatchError: The models differ in form.
-    """
+    """Measures models at evenly spaced lambdas; returns these and the values, (points,) both."""
     lambdas = lambdas_of(points)
     values = [float(measure(interpolate(one, other, float(position)))) for position in lambdas]
     return lambdas, np.array(values)
 
 
 def lambdas_of(points: int) -> np.ndarray:
-    """Returns lambdas that are evenly spaced from 0 to 1 and include 1/2, shape (points,).
-
-    Raises:
-        MergeError: `points` is even, or below 3.
-    """
+    """Returns an odd number of lambdas, evenly spaced from 0 to 1, shape (points,)."""
     if points < 3 or points % 2 == 0:
         raise MergeError(
             f"The number of points of a curve is {points}. Give an odd number, at least 3."
@@ -116,12 +103,9 @@ class NormRatio:
     """Relative difference of a parameter between two models, with Frobenius norms.
 
     The paper's appendix compares policies that learned the same data twice: "the weight different
-    norm compared to the weight norm" is below 1%. This has two readings; both are computed. The
-    first one does not depend on the order of the units, the second one does.
-
-    Attributes:
-        of_norms: Difference of the norms, (norm(second) - norm(first)) / norm(first), without sign.
-        of_difference: Norm of the difference, norm(second - first) / norm(first).
+    norm compared to the weight norm" is below 1%. This has two readings: `of_norms` is
+    |norm(second) - norm(first)| / norm(first), for any order of the units, and `of_difference` is
+    norm(second - first) / norm(first).
     """
 
     of_norms: float
@@ -132,10 +116,6 @@ def norm_ratios(first: State, second: State) -> dict[str, NormRatio]:
     """Returns the ratios of each parameter of floating-point numbers, by its name.
 
     Parameters that are zero in the first model have no ratio and are left out.
-
-    Args:
-        first: Weights of a model.
-        second: Weights of another one of the same form.
     """
     ratios: dict[str, NormRatio] = {}
     for name, weights in first.items():

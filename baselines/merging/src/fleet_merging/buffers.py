@@ -34,11 +34,7 @@ def learned_tensors(state: State) -> dict[str, torch.Tensor]:
 
 
 def require_mergeable(state: State) -> None:
-    """Raises an error if a model has buffers that belong to one weight only.
-
-    Raises:
-        MergeError: It has a spectral norm or an orthogonal parametrization.
-    """
+    """Raises a `MergeError` if a model has a spectral norm or an orthogonal parametrization."""
     for name in state:
         weight, last = name.removesuffix("_u"), name.rpartition(".")[2]
         parametrized = ".parametrizations." in f".{name}" and last in ("_u", "base")

@@ -53,8 +53,7 @@ class Ensemble(nn.Module):
     def forward(self, *arguments: Any, **named: Any) -> torch.Tensor:
         """Returns the weighted outputs of the members, (..., k).
 
-        Raises:
-            MergeError: A member's output is no tensor, or the gate does not fit it.
+        Raises a `MergeError` if a member's output is no tensor, or the gate does not fit it.
         """
         outputs, read = [], []
         gate = self._gate

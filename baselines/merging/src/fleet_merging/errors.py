@@ -16,11 +16,8 @@ class UnknownChoiceError(MergingError, ValueError):
     def of(cls, kind: str, given: str, known: Iterable[str], remedy: str = "") -> Self:
         """Returns the error with the nearest name and all known ones in its message.
 
-        Args:
-            kind: Kind of the name, such as "merging method".
-            given: The name.
-            known: The names that exist.
-            remedy: Another way to the same end, if there is one.
+        `kind` is the kind of the name, such as "merging method", and `remedy` another way to the
+        same end.
         """
         names, given = sorted(known), given[:300]
         nearest = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
@@ -54,11 +51,7 @@ class NotInvariantError(SymmetryError):
 
 
 class WithoutEffectError(NotInvariantError):
-    """Units that a table calls free, but that affect no output.
-
-    Attributes:
-        names: Names of the units.
-    """
+    """Units that a table calls free, but that affect no output; `names` has their names."""
 
     def __init__(self, message: str, names: Sequence[str]) -> None:
         super().__init__(message)
@@ -87,3 +80,15 @@ class UnsoundMergeError(MergeError):
 
 class MessageError(MergingError, ValueError):
     """Bytes that are no message between merging and a data holder, or have invalid content."""
+
+
+def require_choice(what: str, given: str, known: Iterable[str]) -> None:
+    """Raises a `MergeError` unless a value is one of the known ones."""
+    if given not in known:
+        raise MergeError(f"{what} is {given!r}; known are {', '.join(known)}.")
+
+
+def listed(items: Sequence[str], most: int = 6) -> str:
+    """Returns the first items, and the number of the others, for messages."""
+    rest = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + rest

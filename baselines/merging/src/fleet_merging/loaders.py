@@ -9,13 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from fleet_merging.errors import MergeError, MergingError
-from fleet_merging.modules import (
-    copied,
-    load_tensors,
-    tensors_in,
-    tensors_of,
-    uncompiled,
-)
+from fleet_merging.modules import copied, load_tensors, tensors_in, tensors_of, uncompiled
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import LabelledBatch
 from fleet_merging.queries.data_holder import LocalDataHolder, Policy
@@ -30,11 +24,9 @@ _IGNORED = -100
 
 @dataclass(frozen=True, eq=False)
 class LabelledInputs:
-    """A batch of a loader.
+    """A batch of a loader: arguments of a model, and labels.
 
-    Attributes:
-        arguments: Arguments of a model.
-        labels: Class numbers (n, ...), or targets of the outputs' shape.
+    Labels are class numbers (n, ...), or targets of the outputs' shape.
     """
 
     arguments: tuple[Any, ...]
@@ -42,15 +34,11 @@ class LabelledInputs:
 
 
 def read_loader(loader: Any, name: str) -> tuple[LabelledInputs, ...]:
-    """Reads all batches of a loader into memory.
+    """Reads all batches (inputs, labels) of a loader into memory; messages call it `name`.
 
-    Args:
-        loader: An iterable of (inputs, labels), such as a `DataLoader`. Inputs are the model's
-            argument or a tuple of its arguments, labels integers or floating-point numbers.
-        name: Its name in messages, such as "the data of model 0".
-
-    Raises:
-        MergeError: It is no such iterable, has no batches, or holds NaN or infinity.
+    Inputs are the model's argument or a tuple of its arguments, labels integers or floating-point
+    numbers. Raises a `MergeError` if it is no such iterable, has no batches, or holds NaN or
+    infinity.
     """
     if isinstance(loader, torch.Tensor | Mapping | str) or not isinstance(loader, Iterable):
         raise MergeError(
@@ -87,8 +75,7 @@ def _read_batch(batch: Any, name: str) -> LabelledInputs:
 def read_data(data: Sequence[Any] | None, count: int) -> list[Any]:
     """Returns for each model its batches as a tuple, or its data holder.
 
-    Raises:
-        MergeError: They are no list, or not one for each model; or see `read_loader`.
+    Raises a `MergeError` if data are no list, or not one for each model; or see `read_loader`.
     """
     if data is None:
         return []
@@ -111,8 +98,7 @@ def read_data(data: Sequence[Any] | None, count: int) -> list[Any]:
 def loss_of(outputs: Any, batch: LabelledInputs, loss: BatchLoss | None) -> torch.Tensor:
     """Returns the loss of a batch: cross entropy for class numbers, otherwise squared errors.
 
-    Raises:
-        MergeError: The outputs do not fit the labels, or the loss is no scalar.
+    Raises a `MergeError` if outputs do not fit the labels, or the loss is no scalar.
     """
     if loss is not None:
         value = loss(outputs, batch.labels)
@@ -160,19 +146,14 @@ def make_holder(
     output: Callable[[Any], Any] = lambda outputs: outputs,
     resized: torch.nn.Module | None = None,
 ) -> LocalDataHolder:
-    """Returns a data holder of batches.
+    """Returns a data holder of batches, with a copy of a module in evaluation mode.
 
     A query without a seed gets the mean over all batches, weighted by their numbers of labels. A
     query with a seed gets a batch that the seed draws.
 
-    Args:
-        module: The architecture; a copy of it in evaluation mode is used.
-        batches: The data.
-        last: The affine map that returns the outputs, with a label for each row. Class numbers
-            become rows of zeros and a one. None refuses queries for moments.
-        loss: Loss of a batch, see `loss_of`.
-        output: Selects the outputs from the module's result.
-        resized: An architecture of other sizes, for queries for moments.
+    `last` is the affine map that returns the outputs, with a label for each row. Class numbers
+    become rows of zeros and a one. None refuses queries for moments. `resized` is an architecture
+    of other sizes for these queries.
     """
     model = copied(module)
     other = None if resized is None else copied(resized)
@@ -227,18 +208,7 @@ def require_usable_data(
     loss: BatchLoss | None,
     output: Callable[[Any], Any],
 ) -> None:
-    """Raises an error unless a model's loss on the first batch is finite.
-
-    Args:
-        module: The architecture.
-        state: The model.
-        pool: Its batches.
-        loss: See `loss_of`.
-        output: See `make_holder`.
-
-    Raises:
-        MergeError: The model fails, or see `loss_of`.
-    """
+    """Raises a `MergeError` unless a model runs on the first batch, with a finite loss."""
     batch = pool[0]
     try:
         trial = copied(module)

@@ -23,10 +23,8 @@ def copied(model: Module) -> Module:
 
     Tensors that a model has computed and keeps, such as the last action or a weight of
     `torch.nn.utils.weight_norm`, are copied as constants. Attributes that cannot be copied, such as
-    a lock or an open file, are shared with the model.
-
-    Raises:
-        MergeError: A part that holds tensors or modules cannot be copied.
+    a lock or an open file, are shared with the model. Raises a `MergeError` if they hold tensors or
+    modules.
     """
     shared: dict[int, Any] = {}
     while True:
@@ -68,21 +66,17 @@ def _holds_weights(value: Any) -> bool:
     return any(isinstance(p, nn.Module) for p in parts) or any(True for _ in tensors_in(value))
 
 
-def first_line(error: BaseException, length: int = 160) -> str:
+def first_line(error: BaseException) -> str:
     """Returns the beginning of an error's message, or else its type."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return line if len(line) <= length else f"{line[:length]}..."
+    return line if len(line) <= 160 else f"{line[:160]}..."
 
 
 def require_dense(state: Mapping[str, Any], what: str = "The model") -> None:
-    """Raises an error unless all entries of a state dict are numbers that can be averaged.
+    """Raises a `MergeError` unless all entries of a state dict are numbers that can be averaged.
 
-    Args:
-        state: Result of `state_dict`; extra state of other types than tensors is ignored.
-        what: Name of the model in messages.
-
-    Raises:
-        MergeError: Entries are quantized, sparse, sharded, without values, or no tensors.
+    They must not be quantized, sparse, sharded or without values. Extra state of other types than
+    tensors is ignored. Messages call the model `what`.
     """
     kinds = {name: kind for name, value in state.items() if (kind := _kind(name, value))}
     for name, (kind, remedy) in kinds.items():
@@ -124,6 +118,19 @@ def as_arguments(example: Any) -> tuple[Any, ...]:
     return example if isinstance(example, tuple) else (example,)
 
 
+def cast(value: Any, dtype: torch.dtype | None) -> Any:
+    """Returns floating-point tensors in mappings, tuples and lists with another dtype, if any."""
+    if isinstance(value, torch.Tensor):
+        if dtype is None or not (value.is_floating_point() or value.is_complex()):
+            return value
+        return value.to(dtype.to_complex() if value.is_complex() else dtype)
+    if isinstance(value, Mapping):
+        return {name: cast(item, dtype) for name, item in value.items()}
+    if type(value) in (tuple, list):  # not a named tuple, which has another constructor
+        return type(value)(cast(item, dtype) for item in value)
+    return value
+
+
 def keeps_statistics(module: nn.Module) -> bool:
     """Whether a module is a BatchNorm with running statistics, which averages lack."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
@@ -135,17 +142,10 @@ def recompute(
 ) -> dict[str, torch.Tensor]:
     """Returns the same weights with running means and variances measured on data.
 
-    The activations of an averaged model have another variance than the models', so the
-    averaged statistics fit no model (Jordan et al. 2023). All batches count the same.
-
-    Args:
-        model: The architecture; a copy of it is run.
-        state: The weights.
-        batches: For each batch the model's argument, or a tuple of its arguments. Without batches,
-            or without layers that track statistics, the state is copied as it is.
-
-    Returns:
-        A new state dict.
+    The activations of an averaged model have another variance than the models', so the averaged
+    statistics fit no model (Jordan et al. 2023). All batches count the same. Each is the model's
+    argument, or a tuple of its arguments. Without batches, or without layers that track statistics,
+    the state is copied as it is.
     """
     trial = copied(model)
     load_tensors(trial, state)

@@ -7,14 +7,9 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from fleet_merging.average import (
-    AveragingWeights,
-    WeightedSum,
-    normalize,
-    weighted_sum,
-)
+from fleet_merging.average import AveragingWeights, WeightedSum, normalize, weighted_sum
 from fleet_merging.buffers import learned_tensors, require_mergeable
-from fleet_merging.errors import MergeError, ModelMismatchError
+from fleet_merging.errors import MergeError, ModelMismatchError, listed
 from fleet_merging.modules import copied, load_tensors, misfits, uncompiled
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.gate import RowGate
@@ -161,8 +156,7 @@ class Encoders:
 
     Attributes:
         parameters: Names of their tensors.
-        reader: Name of the affine map that reads all features as its first inputs, and other
-            numbers of the same step.
+        reader: Name of the affine map with all features as its first inputs.
     """
 
     parameters: tuple[str, ...]
@@ -196,21 +190,14 @@ class MergeResult:
 
     @classmethod
     def network(
-        cls,
-        state: State,
-        permutations: Sequence[Permutation] = (),
-        traffic: Traffic | None = None,
+        cls, state: State, permutations: Sequence[Permutation] = (), traffic: Traffic | None = None
     ) -> Self:
         """Returns a result with one network."""
         return cls((state,), tuple(permutations), traffic or Traffic())
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
-        """State dict of the merged network.
-
-        Raises:
-            MergeError: The result is an ensemble, without a single state dict.
-        """
+        """State dict of the merged network; an ensemble has none and raises a `MergeError`."""
         if self.is_ensemble:
             raise MergeError(
                 f"The merge is an ensemble of {len(self.members)} networks, so it has no single "
@@ -228,8 +215,7 @@ class MergeResult:
     def model(self) -> torch.nn.Module:
         """A new module that computes the merge: a network, or an `ensembles.Ensemble`.
 
-        Raises:
-            MergeError: Only state dicts are known.
+        Raises a `MergeError` if only state dicts are known.
         """
         if self.module is None:
             raise MergeError(
@@ -260,10 +246,9 @@ class MergeResult:
 
 def _require_module(module: torch.nn.Module, model: State) -> None:
     if differing := misfits(module, model):
-        more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
         raise ModelMismatchError(
             "The module has other names or shapes than the models to merge: "
-            f"{', '.join(differing[:6])}{more}. Make it with the same sizes."
+            f"{listed(differing)}. Make it with the same sizes."
         )
 
 

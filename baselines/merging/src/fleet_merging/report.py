@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import torch
@@ -11,7 +12,6 @@ from fleet_merging.barrier import Measure, loss_barrier
 from fleet_merging.errors import NotInvariantError
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import LocalDataHolder
-from fleet_merging.queries.query import LossQuery
 from fleet_merging.queries.traffic import TrafficMeter
 from fleet_merging.symmetry.group import Permutation
 from fleet_merging.symmetry.table import State
@@ -52,22 +52,15 @@ class MergeReport:
 
 
 def measure_merge(
-    problem: MergeProblem,
-    merged: MergeResult,
-    points: int,
-    network: torch.nn.Module | None = None,
+    problem: MergeProblem, merged: MergeResult, points: int, network: torch.nn.Module | None = None
 ) -> MergeReport:
-    """Measures a merge.
+    """Measures a merge; the data holders' losses must be deterministic without a seed.
 
-    Args:
-        problem: The models; their data holders' losses are deterministic without a seed.
-        merged: Result of merging them, see `registry.merge`.
-        points: Number of points on the line between two models; see `barrier.loss_barrier`.
-        network: The result as a module with a model's outputs, for results of another form, such as
-            an ensemble. Without it, their loss is not measured.
+    `points` is the number of points on the line between two models. `network` is the result as a
+    module, for results of another form, such as an ensemble; without it, their loss is not
+    measured.
 
     Raises:
-        MergeError: `points` is even, or below 3.
         NotInvariantError: A permutation changes a model's loss. So the table is false, or the loss
             is not deterministic.
     """
@@ -100,26 +93,17 @@ def measure_merge(
 
 
 def pooled_loss(problem: MergeProblem) -> Measure | None:
-    """Returns the function that measures a model's loss on all data.
+    """Returns the function that measures a model's loss on all data; None without data holders.
 
     These are all data holders', weighted by the averaging weights, or else the shared ones.
-
-    Returns:
-        None if there are no data holders.
     """
     if problem.data_holders:
-        holders, weights = problem.data_holders, problem.normalized_weights.tolist()
-    elif problem.shared_data_holder is not None:
-        holders, weights = [problem.shared_data_holder], [1.0]
-    else:
-        return None
-
-    def loss(model: State) -> float:
-        queries = [LossQuery(model, None, gradient=False) for _ in holders]
-        answers = TrafficMeter().ask_losses(holders, queries)
-        return sum(weight * answer.loss for weight, answer in zip(weights, answers, strict=True))
-
-    return loss
+        return partial(
+            TrafficMeter().ask_mean_loss, problem.data_holders, problem.normalized_weights.tolist()
+        )
+    if problem.shared_data_holder is not None:
+        return partial(TrafficMeter().ask_mean_loss, [problem.shared_data_holder], [1.0])
+    return None
 
 
 @torch.no_grad()
@@ -137,16 +121,13 @@ def _loss_of_network(problem: MergeProblem, network: torch.nn.Module) -> float |
 def as_text(report: MergeReport) -> str:
     """Returns a report as a table of a few lines."""
     lines = [f"{'':22}{'as given':>14}{'aligned':>14}"]
-    rows = [("largest distance", report.before.distance, report.after.distance)]
-    rows += [
-        (title, before, after)
-        for title, before, after in (
-            ("loss of the merge", report.before.loss, report.after.loss),
-            ("largest barrier", report.before.barrier, report.after.barrier),
-        )
-        if before is not None and after is not None
-    ]
-    lines += [f"{title:22}{before:14.4g}{after:14.4g}" for title, before, after in rows]
+    for title, before, after in (
+        ("largest distance", report.before.distance, report.after.distance),
+        ("loss of the merge", report.before.loss, report.after.loss),
+        ("largest barrier", report.before.barrier, report.after.barrier),
+    ):
+        if before is not None and after is not None:
+            lines.append(f"{title:22}{before:14.4g}{after:14.4g}")
     if report.losses:
         lines.append(f"losses of the models  {' '.join(f'{loss:.4g}' for loss in report.losses)}")
     else:

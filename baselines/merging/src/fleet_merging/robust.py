@@ -1,25 +1,12 @@
 """Byzantine-robust aggregation.
 
-A rule takes the vectors of all robots, up to f of them arbitrary, and returns one:
-
-    norm_bound         long vectors are shortened to the median norm, and all averaged (Sun et al.,
-                       "Can You Really Backdoor Federated Learning?", 2019)
-    coordinate_median  the median of each coordinate, and
-    trimmed_mean       the mean of each coordinate without its f smallest and f largest values
-                       (Yin et al., "Byzantine-Robust Distributed Learning", 2018)
-    krum               the vector that is nearest to its n - f - 2 nearest others, and
-    multi_krum         the mean of the n - f best vectors by krum's score (Blanchard et al.,
-                       "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent",
-                       2017)
-    mean               the weighted mean: not robust
-
-Of n robots, coordinate_median and trimmed_mean need n >= 2 f + 1, krum and multi_krum n >= 2 f + 3.
+A rule takes the vectors of all robots, up to f of them arbitrary, and returns one, see `RULES`. Of
+n robots, coordinate_median and trimmed_mean need n >= 2 f + 1, krum and multi_krum n >= 2 f + 3.
 Only `mean` uses weights: robots report their own numbers of steps, so that with weights, a single
 false one could decide the result.
 
 Rules compare vectors, and not policies. They miss a robot with a small error, and leave out a
-single
-robot that is right.
+single robot that is right.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,8 +40,9 @@ def mean(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def norm_bound(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Returns the mean of v_i min(1, b / norm(v_i)), where b is the median of the norms.
 
-    If fewer than half of the robots are false, b is at most the longest of the others' norms. So f
-    robots move the mean by at most f b / n each, in any direction.
+    Sun et al., "Can You Really Backdoor Federated Learning?", 2019. If fewer than half of the
+    robots are false, b is at most the longest of the others' norms. So f robots move the mean by at
+    most f b / n each, in any direction.
     """
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     scale = np.where(largest > 0, largest, 1.0)  # squares of huge numbers do not fit
@@ -65,15 +53,18 @@ def norm_bound(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def coordinate_median(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Returns the median of each coordinate; of an even number, the mean of the middle two."""
+    """Returns the median of each coordinate; of an even number, the mean of the middle two.
+
+    Yin et al., "Byzantine-Robust Distributed Learning", 2018.
+    """
     return np.median(vectors, axis=0)
 
 
 def trimmed_mean(vectors: np.ndarray, weights: np.ndarray, byzantine: int = 1) -> np.ndarray:
     """Returns the mean of each coordinate without its f smallest and f largest values.
 
-    Raises:
-        MergeError: There are fewer than 2 f + 1 robots.
+    Yin et al., "Byzantine-Robust Distributed Learning", 2018. Raises a `MergeError` for fewer than
+    2 f + 1 robots.
     """
     _require_robots(len(vectors), 2 * byzantine + 1, byzantine, "trimmed_mean")
     return np.sort(vectors, axis=0)[byzantine : len(vectors) - byzantine].mean(axis=0)
@@ -82,20 +73,15 @@ def trimmed_mean(vectors: np.ndarray, weights: np.ndarray, byzantine: int = 1) -
 def krum(vectors: np.ndarray, weights: np.ndarray, byzantine: int = 1) -> np.ndarray:
     """Returns the vector v_i with the smallest score.
 
-    The score s(i) is the sum of squared distances from v_i to the n - f - 2 vectors nearest to it.
-
-    Raises:
-        MergeError: There are fewer than 2 f + 3 robots.
+    Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent",
+    2017. The score s(i) is the sum of squared distances from v_i to the n - f - 2 vectors nearest
+    to it. Raises a `MergeError` for fewer than 2 f + 3 robots.
     """
     return vectors[_by_score(vectors, byzantine, "krum")[0]]
 
 
 def multi_krum(vectors: np.ndarray, weights: np.ndarray, byzantine: int = 1) -> np.ndarray:
-    """Returns the mean of the n - f vectors with the smallest scores, see `krum`.
-
-    Raises:
-        MergeError: There are fewer than 2 f + 3 robots.
-    """
+    """Returns the mean of the n - f vectors with the smallest scores, see `krum`."""
     best = _by_score(vectors, byzantine, "multi_krum")[: len(vectors) - byzantine]
     return vectors[np.sort(best)].mean(axis=0)
 
@@ -170,8 +156,7 @@ def robust_average(
         alignment: "none", "weights" or "activations" before, see `rebasin.align`.
 
     Raises:
-        UnknownChoiceError: There is no such rule.
-        MergeError: `alignment` is unknown, or there are too few models for the rule.
+        UnknownChoiceError, MergeError: See `rule_of`; or `alignment` is unknown.
     """
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
@@ -180,10 +165,7 @@ def robust_average(
 
 
 def robust_state(
-    problem: MergeProblem,
-    permutations: Sequence[Permutation],
-    rule: str,
-    byzantine: int = 1,
+    problem: MergeProblem, permutations: Sequence[Permutation], rule: str, byzantine: int = 1
 ) -> dict[str, torch.Tensor]:
     """Aggregates the permuted models by a rule; buffers are averaged.
 
@@ -197,8 +179,7 @@ def robust_state(
         byzantine: Largest number of robots that may send arbitrary weights.
 
     Raises:
-        UnknownChoiceError: There is no such rule.
-        MergeError: There are too few models for it, or weights are not finite.
+        UnknownChoiceError, MergeError: See `rule_of`.
     """
     chosen, merged = rule_of(rule, byzantine), problem.mean(permutations)
     if rule == "mean":
@@ -235,8 +216,7 @@ def robust_moments(
         byzantine: Largest number of robots that may send arbitrary moments.
 
     Raises:
-        UnknownChoiceError: There is no such rule.
-        MergeError: There are too few robots for it, or moments are not finite.
+        UnknownChoiceError, MergeError: See `rule_of`.
     """
     chosen = rule_of(rule, byzantine)
     if rule == "mean":

@@ -18,17 +18,13 @@ from torch import nn
 from fleet_merging.average import AveragingWeights
 from fleet_merging.buffers import learned_tensors, require_mergeable
 from fleet_merging.errors import MergeError, ModelMismatchError, SymmetryWarning
-from fleet_merging.loaders import (
-    BatchLoss,
-    make_holder,
-    read_data,
-    require_usable_data,
-)
+from fleet_merging.loaders import BatchLoss, make_holder, read_data, require_usable_data
 from fleet_merging.methods import registry
 from fleet_merging.methods.facts import Method
 from fleet_merging.methods.options import bound
 from fleet_merging.modules import (
     as_arguments,
+    cast,
     copied,
     keeps_statistics,
     misfits,
@@ -151,7 +147,7 @@ def problem_of(
     pools = read_data(data, len(states))
     if example is None:
         example = _example(pools)
-    example = example if module is None else _cast(example, module)
+    example = example if module is None else _in_precision_of(module, example)
     if module is not None and example is not None:
         _warn_of_buffers(module, [*unwrapped, *bases])
     batches = [batch for pool in pools if isinstance(pool, tuple) for batch in pool]
@@ -195,7 +191,7 @@ def problem_of(
     problem = replace(problem, shared_data_holder=shared)
     if any(map(keeps_statistics, module.modules())):
         arguments = [batch.arguments for batch in batches]
-        problem = replace(problem, finish=partial(_with_statistics, module, arguments))
+        problem = replace(problem, finish=partial(recompute, module, batches=arguments))
     return problem
 
 
@@ -236,11 +232,10 @@ def _state_of(model: nn.Module | State) -> dict[str, torch.Tensor]:
     """Returns the tensors of a model, without extra state of other types."""
     if isinstance(model, nn.Module):
         return {name: tensor.detach() for name, tensor in tensors_of(model).items()}
-    extra = "_extra_state"
     return {
         name: value.detach() if isinstance(value, torch.Tensor) else value
         for name, value in model.items()
-        if isinstance(value, torch.Tensor) or not name.endswith(extra)
+        if isinstance(value, torch.Tensor) or not name.endswith("_extra_state")
     }
 
 
@@ -281,14 +276,10 @@ def _in_precision(module: nn.Module, state: State) -> nn.Module:
     return module
 
 
-def _cast(value: Any, module: nn.Module) -> Any:
+def _in_precision_of(module: nn.Module, example: Any) -> Any:
     """Returns an example in the precision of a module's weights, if they have one."""
     kinds = {each.dtype for each in module.parameters() if each.is_floating_point()}
-    if isinstance(value, tuple):
-        return tuple(_cast(each, module) for each in value)
-    if isinstance(value, torch.Tensor) and value.is_floating_point() and len(kinds) == 1:
-        return value.to(dtype=kinds.pop())
-    return value
+    return cast(example, kinds.pop()) if len(kinds) == 1 else example
 
 
 def _example(pools: Sequence[Any]) -> Any:
@@ -334,9 +325,3 @@ def _table(
 
 def _passes(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [tuple(each) if isinstance(each, tuple | list) else (each,) for each in inputs]
-
-
-def _with_statistics(
-    module: nn.Module, batches: Sequence[tuple[Any, ...]], state: State
-) -> dict[str, torch.Tensor]:
-    return recompute(module, state, batches)

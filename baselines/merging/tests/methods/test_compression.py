@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from merging_support.problems import WIDE, make_data_holder, make_problem, resized
 
 from fleet_merging.errors import MergeError, MessageError
+from fleet_merging.methods.compression import greedy
 from fleet_merging.methods.registry import merge
-from fleet_merging.methods.unit_selection import greedy
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.query import LossQuery, MomentQuery
 from fleet_merging.symmetry.table import Symmetry

@@ -104,7 +104,6 @@ def test_aligned_copies_merge_into_their_function(kind):
     ("options", "message"),
     [
         ({"samples": 0}, "0 samples"),
-        ({"floor": 0.0}, "a floor above 0"),
         ({"align": "activations"}, "known are none, weights"),
     ],
 )
@@ -228,7 +227,7 @@ def test_fed_sgd_changes_no_model_that_it_begins_with(start):
         ({"rate": 0.0}, "the rate 0.0"),
         ({"participants": 3}, "3 of 2 models with averaging weight"),
         ({"participants": 0}, "0 of 2 models"),
-        ({"start": "zero"}, "starts at 'zero'; known are average, structured_compression"),
+        ({"start": "zero"}, "start is 'zero'; known are average, structured_compression"),
     ],
 )
 def test_invalid_options_of_fed_sgd_are_explained(options, message):

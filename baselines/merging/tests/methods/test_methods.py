@@ -14,9 +14,8 @@ from fleet_merging.errors import MergeError, ModelMismatchError, UnknownChoiceEr
 from fleet_merging.matching.soft_descent import Descent
 from fleet_merging.methods.facts import METHODS, NETWORK
 from fleet_merging.methods.fleet_merge import fleet_merge
-from fleet_merging.methods.needs import needs_of
 from fleet_merging.methods.rebasin import git_rebasin, sinkhorn_rebasin
-from fleet_merging.methods.registry import merge
+from fleet_merging.methods.registry import merge, needs
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.robust import RULES
 
@@ -158,7 +157,7 @@ INVALID = {
     "averaging weights": (lambda p: replace(p, averaging_weights=[1]), "Give 2 numbers"),
     "models": (lambda p: MergeProblem(p.symmetry, []), "no models"),
     "steps": (lambda p: Descent(steps=-1), "out of range"),
-    "projection": (lambda p: Descent(projection="before"), "known are 'through'"),
+    "projection": (lambda p: Descent(projection="before"), "known are through"),
 }  # fmt: skip
 
 
@@ -198,10 +197,10 @@ def test_a_method_of_ones_own_says_what_it_needs():
         return MergeResult.network(problem.base)
 
     own.needs = ("base",)  # pyright: ignore[reportFunctionMemberAccess]
-    assert needs_of(own) == ("base",)
+    assert needs(own) == ("base",)
     own.needs = ("bases",)  # pyright: ignore[reportFunctionMemberAccess]
     with pytest.raises(MergeError, match="needs 'bases'; known are base"):
-        needs_of(own)
+        needs(own)
 
 
 def test_models_of_another_form_and_unknown_methods_are_refused():

@@ -202,7 +202,7 @@ def outputs_at(state, x):
 
 
 BAD = {
-    "alignment": ({"alignment": "magic"}, {}, "aligned by 'magic'"),
+    "alignment": ({"alignment": "magic"}, {}, "alignment is 'magic'"),
     "holders": ({}, {"data_holders": ()}, "no data holders"),
     "maps": ({}, {"affine_maps": ()}, "no affine maps"),
 }
@@ -217,7 +217,7 @@ def test_what_is_missing_is_said(method, case):
 
 
 def test_a_refit_is_of_the_average_or_the_base():
-    with pytest.raises(MergeError, match="'average', 'base'"):
+    with pytest.raises(MergeError, match="known are average, base"):
         head_refit(different("mlp", 2), of="nothing")
 
 

@@ -28,17 +28,8 @@ def match_moments(
     Git Re-Basin's activation matching. It is solved as for weights, with a covariance C of
     reference and model in place of a layer's weights, <I, P C^T>.
 
-    Args:
-        symmetry: Table of both models.
-        reference: A model.
-        model: The model to permute.
-        maps: Their affine maps.
-        products: For each map, the mean of x y^T, with the reference's inputs x and the model's
-            inputs y on the same data. Both have a last entry of 1; (1, in + 1, in + 1).
-        generator: Draws the order of names in each sweep.
-
-    Raises:
-        ModelMismatchError, SymmetryError: The models differ in form, or do not fit the table.
+    `products` has for each map the mean of x y^T, with the reference's inputs x and the model's
+    inputs y on the same data. Both have a last entry of 1; (1, in + 1, in + 1).
     """
     axes = symmetry.sized_axes(model)
     group = symmetry.group(model)

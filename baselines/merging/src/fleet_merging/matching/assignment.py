@@ -20,13 +20,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class UnfoldedPair:
-    """A tensor of the reference and the same tensor of the model, unfolded.
-
-    Attributes:
-        factors: Factors of the dimensions.
-        reference: The reference's tensor, with one dimension for each factor.
-        tensor: The model's tensor, of the same shape.
-    """
+    """The same tensor of the reference and of the model, with one dimension for each factor."""
 
     factors: Product
     reference: torch.Tensor
@@ -46,9 +40,7 @@ class UnfoldedPair:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns both tensors with the dimensions of `names` first and all others flattened.
 
-        Args:
-            names: Names of the leading dimensions.
-            permutation: Permutation of the model's tensor, of any of the names.
+        The permutation acts on the model's tensor, and has any of the names.
         """
         leading = [dim for name in dict.fromkeys(names) for dim in self.dims[name]]
         front = list(range(len(leading)))
@@ -84,16 +76,10 @@ def assign_nested(
     """Assigns groups of units, and the units inside each, with the largest sum of scores.
 
     The score of a pair of groups is its own score plus the score of the best assignment of their
-    units.
+    units. Group i of the reference and j have the score outer[i, j], and for each kind of unit,
+    their units a and b have the score inner[kind][i, j, a, b].
 
-    Args:
-        outer: Scores of group i of the reference with group j, shape (m, m).
-        inner: For each kind of unit, scores of unit a of group i with unit b of group j, shape
-            (m, m, n, n), indexed [i, j, a, b].
-
-    Returns:
-        The index array of the groups, shape (m,), and the index arrays of the units by kind, shape
-        (m, n).
+    Returns index arrays of the groups, (m,), and of the units by kind, (m, n).
     """
     best = {name: project_hard(scores) for name, scores in inner.items()}
     total = outer.double().cpu()
@@ -113,19 +99,11 @@ def assign_quadratic(
     Frank-Wolfe with exact line search over the Birkhoff polytope, then the hard projection (as in
     Vogelstein et al. 2015). It starts three quarters of the way from the polytope's center to
     `start`, and at `start`. The plain linearization, P := argmax of <gradient, P>, has no such line
-    search and may decrease the objective.
-
-    Args:
-        linear: L, shape (n, n).
-        pairs: R and W, each (n, n, r).
-        start: Index array, shape (n,).
-        iterations: Maximum number of iterations from each start.
-
-    Returns:
-        Index array, shape (n,).
+    search and may decrease the objective. P and the start are index arrays, (n,).
     """
     best, value = start, _value(linear, pairs, start)
-    corner, corner_gradient = _matrix(start, linear), quadratic_gradient(pairs, start)
+    identity = torch.eye(len(start), dtype=linear.dtype, device=linear.device)
+    corner, corner_gradient = identity[start.to(linear.device)], quadratic_gradient(pairs, start)
     center = torch.full_like(corner, 1 / len(corner))
     inside = (corner + 3 * center) / 4, (corner_gradient + 3 * _gradient_at_center(pairs)) / 4
     for P, gradient in (inside, (corner, corner_gradient)):
@@ -168,16 +146,9 @@ def _frank_wolfe(
 
 
 def quadratic_gradient(pairs: Sequence[Pair], index: torch.Tensor) -> torch.Tensor:
-    """Returns the gradient at P of the sum of <R, P W P^T>.
+    """Returns the gradient at P of the sum of <R, P W P^T>, (n, n), for an index array P, (n,).
 
     It is the sum of R P W^T + R^T P W, which is linear in P.
-
-    Args:
-        pairs: R and W, each (n, n, r).
-        index: P as an index array, shape (n,).
-
-    Returns:
-        Shape (n, n).
     """
     total = torch.zeros(())
     for R, W in pairs:
@@ -213,7 +184,3 @@ def _value(linear: torch.Tensor, pairs: Sequence[Pair], index: torch.Tensor) -> 
     value = linear.gather(1, index.unsqueeze(1)).sum()
     terms = ((R * W[index][:, index]).sum() for R, W in pairs)
     return float(value + sum(terms, start=torch.zeros(())))
-
-
-def _matrix(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    return torch.eye(len(index), dtype=like.dtype, device=like.device)[index.to(like.device)]

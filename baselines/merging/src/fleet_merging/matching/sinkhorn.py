@@ -3,9 +3,8 @@
 The soft projection of scores X is argmax over doubly stochastic P of <X, P> + tau H(P). This is
 diag(u) exp(X / tau) diag(v), and Sinkhorn's iteration finds u and v (Cuturi 2013). Its gradient is
 taken at the fixed point (Eisenberger et al. 2022), so no iteration is kept in memory. For small
-tau,
-Sinkhorn's iteration needs thousands of steps, and Newton's method finishes (Brauer et al. 2017).
-The hard projection, tau = 0, is a linear assignment.
+tau, Sinkhorn's iteration needs thousands of steps, and Newton's method finishes (Brauer et al.
+2017). The hard projection, tau = 0, is a linear assignment.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,16 +31,9 @@ _LARGE = 128
 
 
 def project_hard(scores: torch.Tensor) -> torch.Tensor:
-    """Returns the index arrays p that maximize the sum of X[i, p[i]].
+    """Returns the index arrays p, (..., n), that maximize the sum of X[i, p[i]], (..., n, n).
 
-    Args:
-        scores: X, shape (..., n, n).
-
-    Returns:
-        int64, shape (..., n).
-
-    Raises:
-        PermutationError: Scores are not finite.
+    Raises a `PermutationError` if scores are not finite.
     """
     _require_finite(scores)
     matrices = scores.detach().reshape(-1, *scores.shape[-2:])
@@ -59,12 +51,6 @@ def project_soft(
         tau: Weight of the entropy, positive.
         iterations: Maximum number of iterations, the first 20 Sinkhorn's, the others Newton's.
         tolerance: The iteration ends when all rows sum to 1 within this; columns always sum to 1.
-
-    Returns:
-        P, of the same shape and dtype.
-
-    Raises:
-        PermutationError: Scores are not finite, or tau is not positive.
     """
     _require_finite(scores)
     if not tau > 0:
@@ -74,19 +60,13 @@ def project_soft(
     return _SoftProjection.apply(scores, tau, iterations, tolerance)
 
 
-def soften(
-    scores: Mapping[str, torch.Tensor], tau: float = 1.0, iterations: int = 60
-) -> dict[str, torch.Tensor]:
+def soften(scores: Mapping[str, torch.Tensor], tau: float = 1.0) -> dict[str, torch.Tensor]:
     """Returns the soft projection of every name's scores; see `project_soft`."""
-    return {name: project_soft(value, tau, iterations) for name, value in scores.items()}
+    return {name: project_soft(value, tau) for name, value in scores.items()}
 
 
 def harden(group: PermutationGroup, permutation: Permutation) -> dict[str, np.ndarray]:
-    """Returns the hard element nearest to a soft one, for each name separately.
-
-    Raises:
-        PermutationError: The element is not of this group, or not finite.
-    """
+    """Returns the hard element nearest to a soft one, for each name separately."""
     matrices = group.matrices(permutation)
     return {name: project_hard(matrix).numpy() for name, matrix in matrices.items()}
 
@@ -246,11 +226,7 @@ def _solve(P: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def _conjugate_gradients(
     apply: Callable[[torch.Tensor], torch.Tensor], right: torch.Tensor, iterations: int = 16
 ) -> torch.Tensor | None:
-    """Solves A x = b: soft matrices need a few iterations, nearly hard ones many.
-
-    Returns:
-        None if the iterations did not suffice.
-    """
+    """Solves A x = b: soft matrices need a few iterations, nearly hard ones too many, for None."""
     x, residual = torch.zeros_like(right), right
     direction, square = residual, float(residual @ residual)
     enough = (10 * torch.finfo(right.dtype).eps) ** 2 * square

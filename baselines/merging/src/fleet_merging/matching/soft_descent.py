@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fleet_merging.average import floating_tensors
-from fleet_merging.errors import MergeError
+from fleet_merging.errors import MergeError, require_choice
 from fleet_merging.matching.sinkhorn import soften
 from fleet_merging.symmetry.group import Permutation
 from fleet_merging.symmetry.table import State, Symmetry
@@ -35,8 +35,6 @@ class Descent:
         rate: Step size.
         tau: Weight of the entropy in the soft projection.
         noise: Standard deviation of the noise added to the start, to break ties.
-        iterations: Maximum number of iterations in each projection, the first 20 Sinkhorn's, the
-            others Newton's; it ends when all rows sum to 1 within 0.001.
         projection: "through" or "after", see above.
 
     Raises:
@@ -47,20 +45,15 @@ class Descent:
     rate: float = 0.1
     tau: float = 1.0
     noise: float = 0.1
-    iterations: int = 60
     projection: str = "through"
 
     def __post_init__(self) -> None:
         """Checks the values."""
-        if self.projection not in ("through", "after"):
+        require_choice("The projection", self.projection, ("through", "after"))
+        if not (self.rate > 0 and self.tau > 0) or self.steps < 0 or self.noise < 0:
             raise MergeError(
-                f"The projection is {self.projection!r}; known are 'through' and 'after'."
-            )
-        positive = self.rate > 0 and self.tau > 0 and self.iterations >= 1
-        if not positive or self.steps < 0 or self.noise < 0:
-            raise MergeError(
-                f"{self} has a number out of range: rate, tau and iterations must be positive, "
-                "steps and noise at least 0."
+                f"{self} has a number out of range: rate and tau must be positive, steps and noise "
+                "at least 0."
             )
 
 
@@ -75,24 +68,14 @@ def descend(
 ) -> dict[str, torch.Tensor]:
     """Descends from a permutation to soft ones with a lower loss of the permuted model.
 
-    Args:
-        symmetry: Table of the model.
-        model: The model to permute.
-        start: A hard or soft element.
-        gradient: Called once a step with the permuted model, detached.
-        descent: Parameters of the descent.
-        generator: Draws the noise of the start.
-        trust: Weight, between 0 and 1, of a hard start's entries in the first soft projection, so
-            that the descent begins near the start. If None, the start's matrix itself is projected.
-            With tau = 1 its entries then have the weight e / (n - 1 + e): 2% for n = 128. It has no
-            effect on "after", since the first gradient is at the start. A soft start is its own
-            projection for any trust.
+    The gradient is called once a step with the permuted model, detached. The generator draws the
+    noise of the start, a hard or soft element.
 
-    Returns:
-        The soft element, matrices by name.
-
-    Raises:
-        MergeError: `trust` is out of range.
+    `trust` is the weight, between 0 and 1, of a hard start's entries in the first soft projection,
+    so that the descent begins near the start. If None, the start's matrix itself is projected. With
+    tau = 1 its entries then have the weight e / (n - 1 + e): 2% for n = 128. It has no effect on
+    "after", since the first gradient is at the start. A soft start is its own projection for any
+    trust.
     """
     steps = descent_steps(symmetry, model, start, descent, generator, trust)
     return descend_together({0: steps}, lambda permuted: [gradient(permuted[0])])[0]
@@ -103,12 +86,8 @@ def descend_together(
 ) -> dict[int, dict[str, torch.Tensor]]:
     """Descends with several models step by step, with all gradients of a step in one query.
 
-    Args:
-        descents: A descent for each model, see `descent_steps`.
-        gradients: Returns for each permuted model, in their order, its `Gradient`.
-
-    Returns:
-        The soft element of each model.
+    `gradients` returns the `Gradient` of each permuted model, in their order. The result has each
+    soft element.
     """
     found: dict[int, dict[str, torch.Tensor]] = {}
     sent: dict[int, Any] = dict.fromkeys(descents)  # None begins
@@ -131,11 +110,7 @@ def descent_steps(
     generator: np.random.Generator,
     trust: float | None = None,
 ) -> Steps:
-    """Returns the descent of one model, with the arguments of `descend`.
-
-    Raises:
-        MergeError: `trust` is out of range.
-    """
+    """Returns the descent of one model, with the arguments of `descend`."""
     if trust is not None and not 0 < trust < 1:
         raise MergeError(f"The trust is {trust}. Give a number between 0 and 1, or None.")
     reference = next(iter(floating_tensors(model).values()))
@@ -161,30 +136,24 @@ def descent_steps(
 
 
 def _descend_through(
-    symmetry: Symmetry,
-    model: State,
-    scores: dict[str, torch.Tensor],
-    descent: Descent,
+    symmetry: Symmetry, model: State, scores: dict[str, torch.Tensor], descent: Descent
 ) -> Steps:
     scores = {name: value.requires_grad_() for name, value in scores.items()}
     optimizer = torch.optim.AdamW(list(scores.values()), lr=descent.rate)
     for _ in range(descent.steps):
         with torch.enable_grad():
-            soft = soften(scores, descent.tau, descent.iterations)
+            soft = soften(scores, descent.tau)
             permuted = symmetry.apply(soft, model)
         gradients = yield from _gradients(permuted, scores)
         for name, value in scores.items():
             value.grad = gradients[name]
         optimizer.step()
     with torch.no_grad():
-        return soften(scores, descent.tau, descent.iterations)
+        return soften(scores, descent.tau)
 
 
 def _descend_after(
-    symmetry: Symmetry,
-    model: State,
-    soft: dict[str, torch.Tensor],
-    descent: Descent,
+    symmetry: Symmetry, model: State, soft: dict[str, torch.Tensor], descent: Descent
 ) -> Steps:
     for _ in range(descent.steps):
         with torch.enable_grad():
@@ -192,7 +161,7 @@ def _descend_after(
             permuted = symmetry.apply(leaves, model)
         gradients = yield from _gradients(permuted, leaves)
         moved = {name: value - descent.rate * gradients[name] for name, value in soft.items()}
-        soft = soften(moved, descent.tau, descent.iterations)
+        soft = soften(moved, descent.tau)
     return soft
 
 

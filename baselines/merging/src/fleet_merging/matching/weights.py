@@ -4,11 +4,9 @@ It solves the least-squares problem one name at a time (Ainsworth et al. 2023), 
 guess from inputs to outputs. Only steps that increase the objective are taken, so it ends.
 
 The step of a name that occurs once in each tensor is a linear assignment. This case comes first.
-For
-a name on two axes of a tensor (recurrent weights), it is a quadratic assignment. For a name that
-owns others (heads), it is a nested one. If a name is quadratic, a second ascent starts from a
-random walk
-of Git Re-Basin's own steps, and the better result counts.
+For a name on two axes of a tensor (recurrent weights), it is a quadratic assignment. For a name
+that owns others (heads), it is a nested one. If a name is quadratic, a second ascent starts from a
+random walk of Git Re-Basin's own steps, and the better result counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +28,13 @@ from fleet_merging.matching.sinkhorn import project_hard
 from fleet_merging.symmetry.group import Permutation, PermutationGroup
 from fleet_merging.symmetry.table import State, Symmetry, require_alike
 
+_SWEEPS = 100
+"""Maximum number of sweeps; an ascent ends sooner when no step increases the objective."""
+
+_TOLERANCE = 0.05
+"""Smallest increase that counts, as a fraction of the mean contribution of a unit of equal
+models."""
+
 _Pairs = Mapping[str, Sequence[UnfoldedPair]]
 """The pairs that each name permutes."""
 
@@ -41,33 +46,21 @@ def match_weights(
     model: State,
     generator: np.random.Generator,
     start: Permutation | None = None,
-    sweeps: int = 100,
-    tolerance: float = 0.05,
 ) -> dict[str, np.ndarray]:
     """Returns a hard element P under which P(model) is close to a reference, a local optimum.
 
-    Args:
-        symmetry: Table of both models.
-        reference: A model.
-        model: The model to permute.
-        generator: Draws the order of names in each sweep.
-        start: Start of the ascent, unless the initial guess is closer; the identity if None.
-        sweeps: Maximum number of sweeps; it ends sooner when no step increases the objective.
-        tolerance: Smallest increase that counts, as a fraction of the mean contribution of a unit
-            of equal models.
-
-    Raises:
-        ModelMismatchError, SymmetryError: The models differ in form, or do not fit the table.
+    The ascent begins at `start`, the identity if None, unless the initial guess is closer. The
+    generator draws the order of names in each sweep.
     """
     require_alike([reference, model])
     group, pairs = symmetry.group(model), unfold_models(symmetry, reference, model)
-    ascent = CoordinateAscent(group, pairs, tolerance)
+    ascent = CoordinateAscent(group, pairs)
     begin = group.tensors(group.identity() if start is None else start)
     guess = ascent.initial_guess()
     better = guess if total_product(pairs, guess) > total_product(pairs, begin) else begin
-    current = ascent.climb(better, generator, sweeps)
+    current = ascent.climb(better, generator)
     if ascent.quadratic:
-        other = ascent.climb(ascent.random_walk(begin, generator), generator, sweeps)
+        other = ascent.climb(ascent.random_walk(begin, generator), generator)
         value = total_product(pairs, current)
         # Up to a thousandth counts as equal: barriers were lower after the guess from the inputs.
         if total_product(pairs, other) > value + 1e-3 * abs(value):
@@ -76,22 +69,13 @@ def match_weights(
 
 
 class CoordinateAscent:
-    """The steps of one matching.
+    """The steps of one matching, see `match_weights`.
 
-    It stores products of weights, and recomputes only rows that have moved since.
-
-    Args:
-        group: Permutations of the model.
-        pairs: Tensors of the reference and the model.
-        tolerance: See `match_weights`.
-
-    Attributes:
-        quadratic: Names that occur on several axes of one tensor.
+    It stores products of weights, and recomputes only rows that have moved since. Names in
+    `quadratic` occur on several axes of one tensor.
     """
 
-    def __init__(
-        self, group: PermutationGroup, pairs: Sequence[UnfoldedPair], tolerance: float = 0.05
-    ) -> None:
+    def __init__(self, group: PermutationGroup, pairs: Sequence[UnfoldedPair]) -> None:
         self._group, self._pairs = group, pairs
         self._names = [name for name in group.sizes if name not in group.owners]
         self._inside = {name: group.owned(name) for name in group.sizes}
@@ -102,7 +86,7 @@ class CoordinateAscent:
         self._neighbors: dict[str, set[str]] = {}  # whose steps may increase the objective again
         for name in self._names:
             value = _value_per_unit(self._affected[name], group.sizes[name][0])
-            self._thresholds[name] = tolerance * value
+            self._thresholds[name] = _TOLERANCE * value
             near = {
                 group.owners.get(other, other)
                 for affected in (name, *self._inside[name])
@@ -112,10 +96,10 @@ class CoordinateAscent:
             itself = self._inside[name] or name in self.quadratic
             self._neighbors[name] = near if itself else near - {name}
 
-    def climb(self, current: Indices, generator: np.random.Generator, sweeps: int) -> Indices:
+    def climb(self, current: Indices, generator: np.random.Generator) -> Indices:
         """Takes the steps of all names, in a new order in each sweep, while any increases."""
         pending = set(self._names)
-        for _ in range(sweeps):
+        for _ in range(_SWEEPS):
             for name in generator.permutation(self._names).tolist():
                 if name not in pending:
                     continue
@@ -129,16 +113,10 @@ class CoordinateAscent:
         return current
 
     def _step(self, name: str, current: Indices, threshold: float, affected: _Pairs) -> Indices:
-        """Returns the element after the steps of a name and of the names that it owns.
+        """Returns the element after the steps of a name without an owner, and of its inner names.
 
-        Args:
-            name: A name without an owner.
-            current: The element before.
-            threshold: Steps that do not increase the objective by more than this are not taken.
-            affected: The pairs that count, by name.
-
-        Returns:
-            `current` itself if no step is taken.
+        A step is only taken if it increases the objective, of the affected pairs of each name, by
+        more than the threshold. Without such a step, the result is `current` itself.
         """
         pairs = affected[name]
         if not pairs:
@@ -222,22 +200,15 @@ class CoordinateAscent:
             linear = torch.zeros(len(old), len(old)).to(quadratic[0][0])
         return assign_quadratic(linear, quadratic, old)
 
-    def random_walk(
-        self, current: Indices, generator: np.random.Generator, sweeps: int = 100
-    ) -> Indices:
+    def random_walk(self, current: Indices, generator: np.random.Generator) -> Indices:
         """Returns the best element on a walk of Git Re-Basin's steps, which may also descend.
 
         On this walk, the step of a quadratic name is only its linearization's. So the walk need not
         end, and passes points where ascent would stop. It is cut off after three sweeps without a
         new best.
-
-        Args:
-            current: Start of the walk.
-            generator: Draws the order of names in each sweep.
-            sweeps: Maximum number of sweeps.
         """
         best, highest, futile_sweeps = current, total_product(self._pairs, current), 0
-        for _ in range(sweeps):
+        for _ in range(_SWEEPS):
             for name in generator.permutation(self._names).tolist():
                 if name in self.quadratic:
                     current = current | {name: self._linearized_step(name, current)}

@@ -8,24 +8,20 @@ is fitted once more to the labels, on its inputs in the small network.
 
 Every fit has a closed form in second moments of the inputs of the united network's maps, which data
 holders measure on their own data. A recurrent layer is fitted on the united network's past states,
-so that errors do not feed back during the fit. Units are chosen by forward selection, see
-`unit_selection`, as He et al. (2017) prune networks, here over several networks.
+so that errors do not feed back during the fit. Units are chosen by forward selection (Chen,
+Billings and Luo 1989), as He et al. (2017) prune networks, here over several networks.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
-from fleet_merging.errors import MergeError
+from fleet_merging.errors import MergeError, listed
 from fleet_merging.methods.ensembles import require_head
-from fleet_merging.methods.facts import MOMENTS, method, refusal, shared
-from fleet_merging.methods.needs import require_moments
-from fleet_merging.methods.unit_selection import (
-    Candidates,
-    candidates_of,
-    greedy,
-)
+from fleet_merging.methods.facts import MOMENTS, method, refusal, require_moments, shared
+from fleet_merging.methods.rebasin import naive_average
 from fleet_merging.methods.widths import Place, ResultForm, numbered, places
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import Moments, Target, solve
@@ -38,6 +34,12 @@ from fleet_merging.symmetry.table import State
 Chosen = dict[str, list[tuple[int, int]]]
 """Chosen units by free name: number of the model, and of the unit in it."""
 
+_DAMPING = 1e-3
+"""Fraction of a unit's variance added to its unexplained variance, in the forward selection."""
+
+Candidates = tuple[np.ndarray, np.ndarray]
+"""Covariances of units with one another, (n, n), and with later layers' inputs, (n, k)."""
+
 
 @method(
     "structured_compression",
@@ -48,10 +50,7 @@ Chosen = dict[str, list[tuple[int, int]]]
     layers=("Linear", "Conv", "RNN", "recurrent Conv"),
 )
 def structured_compression(
-    problem: MergeProblem,
-    *,
-    ridge: float = 1e-3,
-    width: int | None = None,
+    problem: MergeProblem, *, ridge: float = 1e-3, width: int | None = None
 ) -> MergeResult:
     """Selects one network from all models; each data holder is asked three times.
 
@@ -103,6 +102,17 @@ def structured_compression(
     return MergeResult.network(merged, permutations, meter.traffic)
 
 
+STARTS = ("average", "structured_compression")
+"""First networks of methods that train one."""
+
+
+def first_network(problem: MergeProblem, start: str) -> MergeResult:
+    """Returns the network of the models' size with which a training starts, one of `STARTS`."""
+    if start == "average":
+        return naive_average(problem)
+    return structured_compression(replace(problem, resized=None))
+
+
 _Places = Mapping[str, list[Place]]
 """Places of the inputs or of the outputs of each map, by its name."""
 
@@ -140,8 +150,7 @@ class _Union:
         ]
         held = {name for each in maps for name in each.parameters}.union(kept)
         if left := sorted(set(axes) - held):
-            more = f" and {len(left) - 6} more" if len(left) > 6 else ""
-            found = f"{', '.join(left[:6])}{more}, which belong to no affine map"
+            found = f"{listed(left)}, which belong to no affine map"
             raise refusal(problem, "structured_compression", found)
         for each in maps:
             if each.groups > 1 or any(block.start or block.stop for block in each.weights):
@@ -208,13 +217,7 @@ def _places_of(
 
 
 def _indices(places: Sequence[Place], small: Sequence[Place], chosen: Chosen) -> list[int]:
-    """Returns the indices of the small network's entries among the models', one after another.
-
-    Args:
-        places: Places in each of the models.
-        small: Places in the small network.
-        chosen: The chosen units.
-    """
+    """Returns the indices of the small network's entries among the models', one after another."""
     index = {place: number for number, place in enumerate(places)}
     found = []
     for name, unit, block in small:
@@ -276,3 +279,43 @@ def _measured(
     query = MomentQuery(first, tuple(each.name for each in maps), target, beside=tuple(beside))
     shares = problem.normalized_weights.tolist()
     return meter.ask_pooled(problem.data_holders, query, problem.affine_maps, shares)
+
+
+def candidates_of(
+    second: torch.Tensor, parts: Sequence[list[int]], wanted: torch.Tensor
+) -> list[Candidates]:
+    """Returns the candidates of one map: a set for each time that it reads the units.
+
+    `second` has the second moments of its inputs, `parts` the rows of the units for each time, and
+    `wanted` is its matrix.
+    """
+    found, variance = [], 0.0
+    for rows in parts:
+        mean = second[rows, -1]
+        covariance = second[rows][:, rows] - mean.outer(mean)
+        products = covariance @ wanted[rows]
+        found.append((covariance, products))
+        variance += float((wanted[rows] * products).sum())
+    scale = max(variance, 1e-24) ** 0.5  # so that all maps above have equal weight
+    return [(covariance.numpy(), (each / scale).numpy()) for covariance, each in found]
+
+
+def greedy(candidates: Sequence[Candidates], count: int) -> list[int]:
+    """Returns a number of units, each the best to explain the rest of those before.
+
+    A unit explains sum_k C_jk^2 / G_jj of the inputs. The covariances G of units, and C with the
+    inputs, are without the parts that the units before explain. So no candidate needs a solution.
+    """
+    left = [(G.copy(), C.copy(), _DAMPING * np.diagonal(G) + 1e-12) for G, C in candidates]
+    order: list[int] = []
+    for _ in range(count):
+        gains = [(C**2).sum(1) / (np.diagonal(G) + damping) for G, C, damping in left]
+        gain = np.sum(gains, axis=0)
+        gain[order] = -1.0
+        best = int(np.argmax(gain))
+        order.append(best)
+        for G, C, damping in left:
+            explained = G[:, best] / (G[best, best] + damping[best])
+            C -= np.outer(explained, C[best])
+            G -= np.outer(explained, G[best])
+    return order

@@ -10,37 +10,25 @@ import numpy as np
 import torch
 
 from fleet_merging.ensembles import Ensemble
-from fleet_merging.errors import MergeError
-from fleet_merging.methods.common_encoders import with_common_encoders
-from fleet_merging.methods.compression import structured_compression
+from fleet_merging.errors import MergeError, require_choice
+from fleet_merging.methods.compression import STARTS, first_network
 from fleet_merging.methods.ensembles import (
     concatenation,
     density_gated_ensemble,
     gated_refit,
     require_head,
 )
-from fleet_merging.methods.facts import MOMENTS, method
-from fleet_merging.methods.needs import required
-from fleet_merging.methods.rebasin import match_models
+from fleet_merging.methods.facts import MOMENTS, method, required
 from fleet_merging.methods.regression import fitted
-from fleet_merging.methods.seeded_draws import (
-    content_order,
-    content_seed,
-    digest,
-    reordered,
-)
-from fleet_merging.modules import (
-    copied,
-    load_tensors,
-    tensors_of,
-    uncompiled,
-)
+from fleet_merging.methods.seeded_draws import content_order, content_seed, digest, reordered
+from fleet_merging.modules import copied, load_tensors, tensors_of, uncompiled
+from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.gate import RowGate, draw
-from fleet_merging.moments.measurement import combine
+from fleet_merging.moments.measurement import Moments, combine, solve
 from fleet_merging.moments.mixture import StateMixture
 from fleet_merging.moments.rows import input_rows
 from fleet_merging.problem import MergeProblem, MergeResult, Teacher
-from fleet_merging.queries.query import MAX_COMPONENTS, MixtureQuery
+from fleet_merging.queries.query import MAX_COMPONENTS, MixtureQuery, MomentQuery
 from fleet_merging.queries.traffic import DataHolderError, TrafficMeter
 from fleet_merging.symmetry.table import State
 
@@ -51,7 +39,8 @@ _TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {
     "mean": lambda problem: MergeResult(tuple(problem.models)),
 }
 
-_STARTS = ("average", "matching", "structured_compression")
+_RIDGE = 1e-3
+"""Weight of a model's own matrix in the fit, as in the other methods."""
 
 _GRADIENT_NORM = 1.0
 """Norm to which longer gradients are shortened, as in the training of policies."""
@@ -87,15 +76,14 @@ def distillation(
     order of the models.
 
     With encoders, states are features. All models, and the network in training, first get the
-    start's encoders, which stay constant, see `common_encoders`. With heads that denoise, outputs
-    are the answers for noisy actions on the way to actions that the ensemble draws.
+    start's encoders, which stay constant. With heads that denoise, outputs are the answers for
+    noisy actions on the way to actions that the ensemble draws.
 
     Args:
         problem: The models with their `module`, and the inputs of the teacher and the start.
         teacher: "density_gated_ensemble", "gated_refit", "concatenation", or the "mean" of the
             outputs.
-        start: "average" of the weights, the average after their "matching", or
-            "structured_compression".
+        start: "average" of the weights, or "structured_compression".
         mixtures: Largest number of Gaussians of a data holder's first states of episodes, and of
             its other states; 0 asks for none.
         rank: Number of principal axes of the features of encoders along which Gaussians lie.
@@ -107,17 +95,13 @@ def distillation(
             `head_refit`; 0 for no such fit.
 
     Raises:
-        MergeError: `teacher` or `start` is unknown, the module is missing, there is no source of
-            inputs, or numbers are too small. Or the models read something else than the drawn
-            states; or see the teacher and the start.
+        MergeError: An option is unknown or out of range, the module or a source of inputs is
+            missing, or the models read something else than the drawn states; or see the teacher and
+            the start.
         MessageError: A data holder's answer is invalid.
-        UnsoundMergeError: The trained weights are not finite: the rate is too large.
     """
-    if teacher not in _TEACHERS or start not in _STARTS:
-        raise MergeError(
-            f"The teacher is {teacher!r} and the start {start!r}; known are the teachers "
-            f"{', '.join(_TEACHERS)} and the starts {', '.join(_STARTS)}."
-        )
+    require_choice("The teacher", teacher, _TEACHERS)
+    require_choice("The start", start, STARTS)
     if (
         min(states, batch, rank, steps + 1) < 1
         or not 0 < rate < math.inf
@@ -135,7 +119,7 @@ def distillation(
     module: torch.nn.Module = required(problem, "module")
     order = content_order(problem.models)
     problem = reordered(problem, order)
-    first, meter = _first(problem, start), TrafficMeter()
+    first, meter = first_network(problem, start), TrafficMeter()
     if mixtures and problem.encoders is not None:
         models = with_common_encoders(problem, first.state, meter)
         problem = replace(problem, models=models)
@@ -160,15 +144,52 @@ def distillation(
     return MergeResult.network(state, own, taught.traffic + first.traffic + meter.traffic)
 
 
-def _first(problem: MergeProblem, start: str) -> MergeResult:
-    """Returns the initial network of the training."""
-    if start == "structured_compression":
-        return structured_compression(replace(problem, resized=None))
-    identity = problem.group.identity()
-    permutations = (
-        match_models(problem) if start == "matching" else tuple(identity for _ in problem.models)
+def with_common_encoders(
+    problem: MergeProblem, encoding: State, meter: TrafficMeter
+) -> tuple[State, ...]:
+    """Returns the models with the encoders of another one.
+
+    The matrix that reads features is fitted to its former outputs. The data holder is asked once
+    for the second moments of the features of both models' encoders on its data, side by side. A
+    model that has these encoders already is unchanged.
+
+    Raises a `MergeError` if encoders or data holders are missing, or the matrix has groups.
+    """
+    encoders = problem.encoders
+    if encoders is None:
+        raise MergeError("The models' encoders are unknown. Give the problem's `encoders`.")
+    reader = {each.name: each for each in problem.affine_maps}[encoders.reader]
+    if reader.groups > 1:
+        raise MergeError(f"{reader.name!r} reads features in groups. Use concatenation.")
+    common = {name: encoding[name] for name in encoders.parameters}
+    adopted: Sequence[State] = [{**model, **common} for model in problem.models]
+    queries = [
+        MomentQuery(new, (reader.name,), beside=(own,))
+        for new, own in zip(adopted, problem.models, strict=True)
+    ]
+    holders = required(problem, "data_holders")
+    answers = meter.ask_all_moments(holders, queries, problem.affine_maps)
+    return tuple(
+        _reading(reader, new, answer[reader.name])
+        for new, answer in zip(adopted, answers, strict=True)
     )
-    return MergeResult.network(problem.mean(permutations), permutations)
+
+
+def _reading(reader: AffineMap, model: State, moments: Moments) -> State:
+    """Returns a model with a matrix fitted to its outputs for its own encoders' features.
+
+    Moments are of the map's new inputs, its own former ones, and 1.
+    """
+    matrix, second = reader.matrix(model), moments.inputs[0]
+    count = reader.weights[0].of(model).flatten(1).shape[1]  # without a memory's own units
+    inputs, last = matrix.shape[1] - 1, len(second) - 1
+    new, own = ([*range(first, first + count), last] for first in (0, inputs))
+    entries = [*range(count), inputs]
+    wanted = second[new][:, own] @ matrix[0, entries]
+    fit = Moments(second[new][:, new][None], wanted[None])
+    changed = matrix.clone()
+    changed[0, entries] = solve(fit, matrix[:, entries], _RIDGE)[0]
+    return reader.with_matrix(model, changed)
 
 
 def _measured(
@@ -243,10 +264,7 @@ def _of_gate(
 
 
 def _arguments(
-    problem: MergeProblem,
-    drawn: Sequence[torch.Tensor],
-    gate: RowGate | None,
-    teacher: Teacher,
+    problem: MergeProblem, drawn: Sequence[torch.Tensor], gate: RowGate | None, teacher: Teacher
 ) -> list[tuple[Any, ...]]:
     """Returns batches of arguments for drawn states, or else the given inputs."""
     if drawn and problem.arguments_of is not None:
@@ -262,15 +280,9 @@ def _arguments(
 def _as_they_are(
     problem: MergeProblem, gate: RowGate | None, states: torch.Tensor
 ) -> tuple[Any, ...]:
-    """Returns states as the argument of models that read nothing else.
+    """Returns states, (count, n) or with memory (count, steps, n), as the argument of models.
 
-    Args:
-        problem: The models.
-        gate: The gate with the Gaussians of the states, if any.
-        states: The states, (count, n), or of models with memory (count, steps, n).
-
-    Raises:
-        MergeError: The models read something else.
+    Raises a `MergeError` if the models read something else.
     """
     example = problem.example
     if problem.module is not None and len(example) == 1 and isinstance(example[0], torch.Tensor):

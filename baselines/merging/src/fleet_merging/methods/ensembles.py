@@ -1,13 +1,13 @@
 """Ensembles: all networks side by side, with equal weights or a gate, or one fitted last layer.
 
-They are no merges of one size: they have the parameters of all models together. They need a network
-with a last affine map that returns the outputs. These are the actions of a linear head, or a
-denoising head's answers for noisy actions at some time.
+They have the parameters of all models together. They need a network with a last affine map that
+returns the outputs. These are the actions of a linear head, or a denoising head's answers for noisy
+actions at some time.
 
-A fit of the last map minimizes the squared error of the labels that data holders have, over the
-arguments of their batches. For a head that learns from drawn noise and times, batches hold such
-draws. Side by side, each model's last hidden units read its own units, and the same noise and
-times; the one last matrix reads all of them.
+A fit of the last map minimizes the squared error of the labels that data holders have. For a head
+that learns from drawn noise and times, batches hold such draws. Side by side, each model's last
+hidden units read its own units, and the same noise and times; the one last matrix reads all of
+them.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,7 @@ from collections.abc import Sequence
 import torch
 
 from fleet_merging.errors import MergeError
-from fleet_merging.methods.facts import ENSEMBLE, MOMENTS, method
-from fleet_merging.methods.needs import require_moments
+from fleet_merging.methods.facts import ENSEMBLE, MOMENTS, method, require_moments
 from fleet_merging.modules import copied
 from fleet_merging.moments.affine_maps import RECURRENT, AffineMap
 from fleet_merging.moments.gate import RowGate
@@ -51,9 +50,6 @@ def ensemble(problem: MergeProblem) -> MergeResult:
 
     Lakshminarayanan et al., "Simple and Scalable Predictive Uncertainty Estimation using Deep
     Ensembles", 2017, where all models learn the same data. It sends no query.
-
-    Args:
-        problem: The models.
     """
     return MergeResult(tuple(problem.models))
 
@@ -95,9 +91,7 @@ def density_gated_ensemble(problem: MergeProblem, *, sharpness: float = SHARPNES
     returns=ENSEMBLE,
     asks="moments of states; then with labels, of all networks",
 )
-def gated_refit(
-    problem: MergeProblem, *, sharpness: float = SHARPNESS, ridge: float = _RIDGE
-) -> MergeResult:
+def gated_refit(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:
     """Weighs models by densities, with last layers fitted together by least squares.
 
     Each data holder is asked twice. The first query is for the moments of its model's inputs, as in
@@ -107,7 +101,6 @@ def gated_refit(
     Args:
         problem: The models, their data holders with labels, and affine maps.
         sharpness: Power of the densities, above 0.
-        ridge: Weight of the models' own last layers.
 
     Raises:
         MergeError: Data holders or affine maps are missing, `sharpness` is not above 0, or the last
@@ -120,7 +113,7 @@ def gated_refit(
     last = problem.affine_maps[-1]
     pooled = _moments_of_all(problem, meter, gate)
     matrices = [last.matrix(model) for model in problem.models]
-    parts, common = _fitted(pooled, matrices, torch.zeros_like(matrices[0][:, -1:]), ridge)
+    parts, common = _fitted(pooled, matrices, torch.zeros_like(matrices[0][:, -1:]), _RIDGE)
     # The weights of the gate sum to 1.
     parts = [torch.cat([part[:, :-1], part[:, -1:] + common], 1) for part in parts]
     return MergeResult(_with_matrices(problem, parts), traffic=meter.traffic, gate=gate)
@@ -145,8 +138,8 @@ def concatenation(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResul
         ridge: Weight of the mean of the models' own last layers.
 
     Raises:
-        MergeError: Data holders or affine maps are missing, or the last affine map does not return
-            the outputs.
+        MergeError: Data holders or affine maps are missing, or the last map does not return the
+            outputs.
         MessageError: A data holder's answer is invalid.
     """
     require_head(problem)
@@ -162,11 +155,9 @@ def concatenation(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResul
 
 
 def require_head(problem: MergeProblem) -> None:
-    """Raises an error unless the last affine map returns the outputs of the models.
+    """Raises a `MergeError` unless the last affine map returns the outputs of the models.
 
-    Raises:
-        MergeError: Data holders or affine maps are missing. Or module and example are known, and
-            the map's outputs are not the module's.
+    It cannot be known without module and example. Data holders and affine maps are required, too.
     """
     require_moments(problem, problem.affine_maps[-1:])
     if problem.module is None or problem.example is None:
@@ -243,10 +234,7 @@ def _gaussian(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns mean and whitening factor of the first inputs of a map, in float32.
 
-    Args:
-        moments: Moments of the map's inputs.
-        size: Number of the first ones.
-        scale: Unit of each of these inputs, (size,).
+    `scale` is the unit of each of these inputs, (size,).
     """
     mean, covariance = _of_states(moments, size)
     covariance = covariance / scale.outer(scale)
@@ -272,13 +260,9 @@ def _moments_of_all(problem: MergeProblem, meter: TrafficMeter, gate: RowGate | 
 def _fitted(
     pooled: Moments, parts: Sequence[torch.Tensor], bias: torch.Tensor, ridge: float
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Returns the matrix that fits moments best, in the parts of its prior.
+    """Returns the matrix that fits moments of inputs side by side best, in the parts of its prior.
 
-    Args:
-        pooled: Moments of inputs side by side, and of the labels.
-        parts: Rows of the prior matrix for each model, (groups, inputs, outputs).
-        bias: Its last row, (groups, 1, outputs).
-        ridge: Weight of the prior.
+    These are rows for each model, (groups, inputs, outputs), and the bias, (groups, 1, outputs).
     """
     if not 0 < ridge < float("inf"):
         raise MergeError(f"The ridge is {ridge}. Give a number above 0, such as 0.001.")

@@ -8,7 +8,7 @@ The list of methods, the tables of the documentation and refusals use them.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from fleet_merging.errors import MergeError
-from fleet_merging.methods.needs import is_missing
+from fleet_merging.moments.affine_maps import AffineMap, require_measurable
 from fleet_merging.problem import MergeProblem, MergeResult
 
 Method = Callable[..., MergeResult]
@@ -35,6 +35,38 @@ LAYERS: Mapping[str, tuple[type[nn.Module], ...]] = {
 }
 """Kinds of layers, and PyTorch's classes of each. A convolutional recurrence has no class of its
 own: its convolutions read their own outputs of the step before."""
+
+NEEDS = {
+    "base": (
+        "weights from which all models were trained",
+        "Give its `base` (`--base FILE` of `baselines.merge`; a fleet with `initialization: "
+        "common` has one), or use a method that needs none.",
+    ),
+    "data_holders": (
+        "data holders to answer about their own data",
+        "Give one for each model (`data` of `fleet_merging.merge`, `--dataset` of "
+        "`baselines.merge`; for moments, with `batches`), or use git_rebasin, which needs none.",
+    ),
+    "affine_maps": (
+        "affine maps, whose moments determine the merged model",
+        "Give the models' `moments.affine_maps.affine_maps` in the order of their application.",
+    ),
+    "shared_data_holder": (
+        "data common to all models",
+        "Give its `shared_data_holder` (`data` of `fleet_merging.merge`, `--dataset` of "
+        "`baselines.merge`), or use 'l1' or 'l2' as a loss, which need none. For data that stay "
+        "apart, use fleet_merge.",
+    ),
+    "module": (
+        "module in which the models live",
+        "Give its `module` and an `example`, its argument or a tuple of its arguments.",
+    ),
+    "example": (
+        "argument of the module",
+        "Give an `example`, its argument or a tuple of its arguments.",
+    ),
+}
+"""By field of `MergeProblem`: its name, and a way to give it."""
 
 BASE = ("base",)
 """Needs of methods on task vectors."""
@@ -54,7 +86,7 @@ class MethodFacts:
         name: Its name, or module:function of a user's own.
         title: The name in the literature.
         source: The paper that describes it, or "this project".
-        needs: Fields of `MergeProblem` that it needs with its default options, see `needs.NEEDS`.
+        needs: Fields of `MergeProblem` that it needs with its default options, see `NEEDS`.
         start: The start of training that it assumes. "any": it aligns or does not average units.
             "common": the same weights (or, as a control, no alignment).
         asks: The queries to each data holder, and their number.
@@ -111,19 +143,10 @@ def method(
     permutes: bool = True,
     **fixed: Any,
 ) -> Callable[[_Function], _Function]:
-    """Returns a decorator that adds a function to `METHODS`.
+    """Returns a decorator that adds a function to `METHODS`, with the facts of `MethodFacts`.
 
-    Args:
-        name: See `MethodFacts`, as for the others.
-        title: A title.
-        source: A source.
-        needs: Needs. Methods with a base, on task vectors, have a common start and permute nothing.
-        start: A start.
-        asks: Queries.
-        layers: Kinds of layers.
-        returns: A result.
-        permutes: Whether it needs a table.
-        fixed: Options that this method fixes, if the function has further variants.
+    Methods with a base, on task vectors, have a common start and permute nothing. `fixed` are
+    options that this method fixes, if the function has further variants.
     """
     if "base" in needs:
         start, permutes = "common", False
@@ -147,15 +170,9 @@ def variant(
     asks: str | None = None,
     **fixed: Any,
 ) -> Callable[[_Function], _Function]:
-    """Returns a decorator that adds a variant of the method below it.
+    """Returns a decorator that adds a variant of the method below it, made by options.
 
-    Args:
-        name: Its name.
-        title: Its title.
-        source: Its source, if it differs from the method's.
-        needs: Its needs, if they differ from the method's.
-        asks: Its queries to data holders, if they differ from the method's.
-        fixed: The options that make the variant.
+    Source, needs and queries are given if they differ from the method's.
     """
 
     def register(function: _Function) -> _Function:
@@ -169,13 +186,32 @@ def variant(
     return register
 
 
+def required(problem: MergeProblem, need: str) -> Any:
+    """Returns a needed field of a problem; raises a `MergeError` if it is missing."""
+    if is_missing(problem, need):
+        what, remedy = NEEDS[need]
+        raise MergeError(f"The merge problem has no {what} ({need}). {remedy}")
+    return getattr(problem, need)
+
+
+def is_missing(problem: MergeProblem, need: str) -> bool:
+    """Whether a problem lacks a needed field."""
+    value = getattr(problem, need)
+    return value is None or (isinstance(value, tuple | list) and not value)
+
+
+def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = None) -> None:
+    """Raises a `MergeError` unless data holders can measure moments of affine maps; all if None."""
+    for need in MOMENTS:
+        required(problem, need)
+    require_measurable(problem.affine_maps if maps is None else maps, problem.models[0])
+
+
 def require_layers(problem: MergeProblem, facts: MethodFacts) -> None:
-    """Raises an error if a method cannot merge a layer of the models.
+    """Raises a `MergeError` if a method cannot merge a layer of the models.
 
-    Layers with equal tensors in all models, as of a frozen encoder, are kept as they are.
-
-    Raises:
-        MergeError: The message names the layers, and the methods that can merge these models.
+    Layers with equal tensors in all models, as of a frozen encoder, are kept as they are. The
+    message names the layers, and the methods that can merge these models.
     """
     layers = layers_of(problem)
     if refused := [kind for kind in layers if kind not in facts.layers]:
@@ -186,13 +222,9 @@ def require_layers(problem: MergeProblem, facts: MethodFacts) -> None:
 def refusal(
     problem: MergeProblem, name: str, found: str, layers: Iterable[str] = LAYERS
 ) -> MergeError:
-    """Returns the error of a method that cannot merge something.
+    """Returns the error of a method that cannot merge the layers or tensors `found`.
 
-    Args:
-        problem: The problem.
-        name: The method.
-        found: The layers or tensors that it cannot merge.
-        layers: Kinds of layers that another method has to merge.
+    Another method has to merge all kinds of `layers`.
     """
     able = [
         each.name

@@ -18,21 +18,17 @@ hard ones, as in section 3.1, while the listing initializes them once.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 
 from fleet_merging.average import WeightedSum, agreeing_tensors, weighted_sum
-from fleet_merging.errors import MergeError
+from fleet_merging.errors import MergeError, require_choice
 from fleet_merging.matching.sinkhorn import harden
-from fleet_merging.matching.soft_descent import (
-    Descent,
-    descend_together,
-    descent_steps,
-)
-from fleet_merging.methods.facts import method, variant
-from fleet_merging.methods.needs import require
-from fleet_merging.methods.rebasin import match_models, require_start
+from fleet_merging.matching.soft_descent import Descent, descend_together, descent_steps
+from fleet_merging.methods.facts import method, required, variant
+from fleet_merging.methods.rebasin import STARTS, match_models
 from fleet_merging.methods.seeded_draws import content_order, reordered
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import DataHolder
@@ -112,13 +108,11 @@ def fleet_merge(
             point among all models. "average" (fleet-merge-average): their average.
         soft: Average softly permuted models (fleet-merge-soft), and return that average.
         monotone: Not in the paper: accept a new permutation only if it lowers the average's loss on
-            the data of all data holders. So by this
-            measure the result is no worse than the start.
+            the data of all data holders.
         equal_weights: Average all models with equal weights, as the listing does.
 
     Raises:
-        MergeError: `start` or `point` is unknown, `trust` is not between 0 and 1, or `epochs` is
-            less than 1. Or there are no data holders, or fewer models than participants.
+        MergeError: An option is unknown or out of range, or there are no data holders.
         MessageError: A data holder's answer is invalid.
     """
     _require_usable(problem, epochs, participants, start, point)
@@ -133,7 +127,8 @@ def fleet_merge(
     permutations: list[Permutation] = [problem.group.identity() for _ in problem.models]
     if start != "identity":
         permutations[:] = match_models(problem)
-    lowest = _pooled_loss(problem, problem.mean(permutations), meter) if monotone else math.inf
+    pooled_loss = partial(meter.ask_mean_loss, problem.data_holders, weights)
+    lowest = pooled_loss(problem.mean(permutations)) if monotone else math.inf
     # A point is made of a model and of the mean, which stays until the next epoch, so that models
     # of an epoch descend at the same time. Points of the ablations depend on the present models.
     # Two models that move at once would only swap there: so one moves after the other.
@@ -160,7 +155,7 @@ def fleet_merge(
                 others = _without(problem, permutations, index, total)
                 trial = others.plus(moved, weights[index])
                 if monotone:
-                    loss = _pooled_loss(problem, trial.mean(form), meter)
+                    loss = pooled_loss(trial.mean(form))
                     if not loss < lowest:
                         continue
                     lowest = loss
@@ -184,34 +179,13 @@ def align_with_mean(
 ) -> dict[str, np.ndarray]:
     """Aligns one model with the average: lines 8 to 12 for one model.
 
-    At the default point it depends on the other models only by their average. So the holder of a
-    model and its data can align it alone.
-
-    Args:
-        symmetry: Table of both.
-        model: The model.
-        start: Its permutation before.
-        mean: The average at the beginning of the epoch.
-        data_holder: The model's own data.
-        generator: Draws points, seeds and noise.
-        descent: See `fleet_merge`.
-        trust: See `fleet_merge`.
-
-    Raises:
-        MessageError: The data holder's answer is invalid.
+    At the default point it depends on the other models only by their average, here the one at the
+    beginning of the epoch. So the holder of a model and its data can align it alone.
     """
     problem = MergeProblem(symmetry, [model], data_holders=[data_holder])
     points, meter = {0: _between(mean, generator)}, TrafficMeter()
     found = _descend(problem, [start], points, {0: generator}, meter, descent, trust)
     return harden(problem.group, found[0])
-
-
-def _pooled_loss(problem: MergeProblem, model: State, meter: TrafficMeter) -> float:
-    """Returns the weighted mean loss of the data holders, each on all of its data."""
-    weights = problem.normalized_weights.tolist()
-    queries = [LossQuery(model, None, gradient=False)] * len(weights)
-    answers = meter.ask_losses(problem.data_holders, queries)
-    return sum(weight * each.loss for weight, each in zip(weights, answers, strict=True))
 
 
 def _points(
@@ -225,14 +199,8 @@ def _points(
 ) -> Points:
     """Returns a function that draws the points at which a model's gradients are computed.
 
-    Args:
-        problem: The models.
-        permutations: Their permutations.
-        index: Index of the moving model.
-        point: See `fleet_merge`.
-        mean: The average at the beginning of the epoch.
-        total: The sum of all models as permuted now.
-        generator: Draws the points.
+    `mean` is the average at the beginning of the epoch, `total` the sum of all models as permuted
+    now.
     """
     if point == "average":
         others = _without(problem, permutations, index, total)
@@ -278,10 +246,9 @@ def _descend(
     descent: Descent,
     trust: float | None,
 ) -> dict[int, dict[str, torch.Tensor]]:
-    """Descends with some models by their own losses; all data holders of a step are asked at once.
+    """Descends with the models that have `points`; all data holders of a step are asked at once.
 
-    Returns:
-        The soft permutation of each model that has `points`, by its index.
+    It returns their soft permutations.
     """
 
     def gradients(moving: Mapping[int, State]) -> list[State]:
@@ -309,10 +276,9 @@ def _descend(
 def _require_usable(
     problem: MergeProblem, epochs: int, participants: int | None, start: str, point: str
 ) -> None:
-    require_start(start)
-    if point not in POINTS:
-        raise MergeError(f"The point is {point!r}; known are {', '.join(POINTS)}.")
-    require(problem, "data_holders")
+    require_choice("The start", start, STARTS)
+    require_choice("The point", point, POINTS)
+    required(problem, "data_holders")
     if epochs < 1:
         raise MergeError(f"The number of epochs of Fleet-Merge is {epochs}. Give at least 1.")
     count = len(problem.models)

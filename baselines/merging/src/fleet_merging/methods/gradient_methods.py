@@ -1,28 +1,24 @@
 """Methods with gradients of data holders: Fisher merging, and plain descent as a control."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
 
 from fleet_merging.average import average, flatten, floating_tensors
 from fleet_merging.buffers import learned_tensors
-from fleet_merging.errors import MergeError
-from fleet_merging.methods.compression import structured_compression
+from fleet_merging.errors import MergeError, require_choice
+from fleet_merging.methods.compression import STARTS, first_network
 from fleet_merging.methods.facts import method
 from fleet_merging.methods.rebasin import match_models
-from fleet_merging.methods.seeded_draws import (
-    DrawnGradients,
-    content_order,
-    reordered,
-)
+from fleet_merging.methods.seeded_draws import DrawnGradients, content_order, reordered
 from fleet_merging.problem import MergeProblem, MergeResult
-from fleet_merging.queries.traffic import Traffic
 from fleet_merging.symmetry.table import State
 
 ALIGNMENTS = ("none", "weights")
-STARTS = ("average", "structured_compression")
+_FLOOR = 1e-6
+"""Smallest F, as a fraction of the mean over all models and parameters: parameters without effect
+on any loss are averaged."""
 
 
 @method(
@@ -33,9 +29,7 @@ STARTS = ("average", "structured_compression")
     start="common",
     asks="gradients, samples",
 )
-def fisher(
-    problem: MergeProblem, *, samples: int = 100, floor: float = 1e-6, align: str = "none"
-) -> MergeResult:
+def fisher(problem: MergeProblem, *, samples: int = 100, align: str = "none") -> MergeResult:
     """Averages models with weights that are diagonals of their Fisher information.
 
     Matena and Raffel, "Merging Models with Fisher-Weighted Averaging", 2022: the mode of the
@@ -45,33 +39,26 @@ def fisher(
     batches, each drawn by the holder. It is the empirical Fisher, with the data's own targets
     instead of targets drawn from the model, also for squared errors.
 
-    It is taken over batches, not over single samples. For batches of B independent samples, it is
-    the variance of a sample's gradient divided by B, plus the square of its mean. After training
-    the mean is about zero: these F_i are then in proportion to single samples' if all holders have
-    the same B. A holder that squared gradients itself would send one message instead of `samples`.
+    For batches of B independent samples, it is the variance of a sample's gradient divided by B,
+    plus the square of its mean. After training the mean is about zero: these F_i are then in
+    proportion to single samples' if all holders have the same B. A holder that squared gradients
+    itself would send one message instead of `samples`.
 
     The result does not depend on the order of the models.
 
     Args:
         problem: The models and their data holders.
         samples: Number of gradients of each holder.
-        floor: Smallest F, as a fraction of the mean over all models and parameters: parameters
-            without effect on any loss are averaged.
         align: "none", for models of a common start. "weights": models are first matched as by
             `git_rebasin`, and queries are about the permuted models.
 
     Raises:
-        MergeError: `align` is unknown, there are no data holders, `samples` is less than 1, or
-            `floor` is not above 0.
+        MergeError: An option is unknown or out of range, or there are no data holders.
         MessageError: A data holder's answer is invalid.
     """
-    if align not in ALIGNMENTS:
-        raise MergeError(f"Models are aligned by {align!r}; known are {', '.join(ALIGNMENTS)}.")
-    if samples < 1 or not 0 < floor < float("inf"):
-        raise MergeError(
-            f"Fisher merging has {samples} samples and the floor {floor}. Give at least one "
-            "sample, and a floor above 0."
-        )
+    require_choice("The alignment", align, ALIGNMENTS)
+    if samples < 1:
+        raise MergeError(f"Fisher merging has {samples} samples. Give at least one.")
     order = content_order(problem.models)
     problem = reordered(problem, order)
     gradients = DrawnGradients(problem)
@@ -82,7 +69,7 @@ def fisher(
     diagonals = _diagonals(gradients, models, samples)
     weights = problem.normalized_weights.tolist()
     return MergeResult.network(
-        _weighted_average(models, diagonals, weights, floor),
+        _weighted_average(models, diagonals, weights),
         tuple(permutations[position] for position in np.argsort(order)),
         gradients.meter.traffic,
     )
@@ -106,12 +93,12 @@ def _diagonals(
 
 
 def _weighted_average(
-    models: Sequence[State], diagonals: Sequence[State], weights: Sequence[float], floor: float
+    models: Sequence[State], diagonals: Sequence[State], weights: Sequence[float]
 ) -> dict[str, torch.Tensor]:
     state = average(models, weights)
     means = (float(flatten(each).mean()) for each in diagonals)
     # Without any gradient, all weights are equal.
-    lowest = floor * sum(w * mean for w, mean in zip(weights, means, strict=True)) or 1.0
+    lowest = _FLOOR * sum(w * mean for w, mean in zip(weights, means, strict=True)) or 1.0
     for name, tensor in floating_tensors(state).items():
         total, mass = torch.zeros_like(tensor, dtype=torch.float64), 0.0
         for model, diagonal, weight in zip(models, diagonals, weights, strict=True):
@@ -160,8 +147,7 @@ def fed_sgd(
         start: "average", or "structured_compression" with its default options.
 
     Raises:
-        MergeError: There are no data holders, `steps` is negative, `rate` is not above 0, or
-            `start` is unknown. Or there are fewer models than participants; or see
+        MergeError: An option is unknown or out of range, or there are no data holders; or see
             `structured_compression`.
         MessageError: A data holder's answer is invalid; if it is not finite, give a smaller rate.
     """
@@ -170,10 +156,8 @@ def fed_sgd(
     members = np.flatnonzero(weights)
     _require_usable(steps, rate, participants, len(members), start)
     gradients = DrawnGradients(problem)
-    state, traffic = problem.mean(), Traffic()
-    if start == "structured_compression":
-        compressed = structured_compression(replace(problem, resized=None))
-        state, traffic = {**compressed.state}, compressed.traffic
+    first = first_network(problem, start)
+    state = first.state
     identities = tuple(problem.group.identity() for _ in problem.models)
     # Copies, as the result of `structured_compression` shares tensors with the models. In float64,
     # since half precision loses small steps.
@@ -195,14 +179,13 @@ def fed_sgd(
         optimizer.step()
         schedule.step()
         state |= {name: value.to(state[name].dtype) for name, value in parameters.items()}
-    return MergeResult.network(state, identities, traffic + gradients.meter.traffic)
+    return MergeResult.network(state, identities, first.traffic + gradients.meter.traffic)
 
 
 def _require_usable(
     steps: int, rate: float, participants: int | None, members: int, start: str
 ) -> None:
-    if start not in STARTS:
-        raise MergeError(f"FedSGD starts at {start!r}; known are {', '.join(STARTS)}.")
+    require_choice("The start", start, STARTS)
     if steps < 0 or not 0 < rate < float("inf"):
         raise MergeError(
             f"FedSGD has {steps} steps and the rate {rate}. Give at least 0 steps, and a rate "

@@ -43,9 +43,7 @@ none can be left out."""
     layers=(),
     permutes=False,
 )
-def lora(
-    problem: MergeProblem, *, by: str = "average", density: float = 0.2, scale: float = 1.0
-) -> MergeResult:
+def lora(problem: MergeProblem, *, by: str = "average") -> MergeResult:
     """Merges the products of adapters of one rank, and factors the result to that rank.
 
     By Eckart and Young, the result is the adapter of that rank that is closest to the merged
@@ -56,20 +54,16 @@ def lora(
         problem: The adapters; their table has a fixed axis for the rank.
         by: Combination of products: "average", "ties", "tsv_m" or "wudi", each with the defaults of
             the method of that name; the base is a product of 0.
-        density: Of `ties`.
-        scale: Multiple of the merged product.
 
     Raises:
-        MergeError: `by` is unknown, or `density` or `scale` is out of range. Or a factor has no
-            partner, there are no factors, or they are DoRA's.
+        MergeError: `by` is unknown. Or a factor has no partner, there are no factors, or they are
+            DoRA's.
     """
     if by not in FACTORED:
         raise MergeError(
             f"Products are combined by {by!r}; known are {', '.join(FACTORED)}. Isotropic products "
             "have no adapter of low rank; use `merged_products`, which returns changes of weights."
         )
-    if not abs(scale) < float("inf"):
-        raise MergeError(f"The scale is {scale}. Give a finite number; 1 keeps the merged product.")
     pairs = factors_of(problem.models[0])
     if found := [each.magnitude for each in pairs if each.magnitude is not None]:
         raise MergeError(
@@ -82,13 +76,13 @@ def lora(
         of_model = {each.A: each.product(model) for each in pairs}
         of_model |= {each.bias: model[each.bias].double() for each in pairs if each.bias}
         products.append(of_model)
-    merged = combined(products, problem.normalized_weights.tolist(), by, density)
+    merged = combined(products, problem.normalized_weights.tolist(), by)
     state = problem.mean()
     for each in pairs:
         A, B = state[each.A], state[each.B]
-        state[each.A], state[each.B] = factors(scale * merged[each.A], A, B)
+        state[each.A], state[each.B] = factors(merged[each.A], A, B)
         if each.bias is not None:
-            state[each.bias] = (scale * merged[each.bias]).to(state[each.bias])
+            state[each.bias] = merged[each.bias].to(state[each.bias])
     return MergeResult.network(state, tuple(problem.group.identity() for _ in problem.models))
 
 
@@ -114,7 +108,6 @@ def merged_products(
     *,
     configs: Config | Sequence[Config],
     by: str = "average",
-    density: float = 0.2,
     base: State | None = None,
 ) -> Changes:
     """Returns the merged changes of weights by adapters, perhaps of different ranks.
@@ -125,7 +118,6 @@ def merged_products(
         configs: The `adapter_config.json` of each, or one for all: ranks, scales and their
             patterns.
         by: See `lora`; or "iso_c".
-        density: See `lora`.
         base: State dict of the adapted model, on which DoRA's changes depend.
 
     Raises:
@@ -174,7 +166,7 @@ def merged_products(
         changes.append(change)
     require_same_names(changes, "change different biases")
     weights = normalize(averaging_weights, len(adapters)).tolist()
-    merged = combined(changes, weights, by, density)
+    merged = combined(changes, weights, by)
     replaced = [
         {name: adapter[own] for name, own in of_one.items()}
         for adapter, of_one in zip(adapters, others, strict=True)
@@ -214,10 +206,8 @@ def factors(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the factors A and B with the closest product, both with the same norm.
 
-    Args:
-        product: Shape (outputs, inputs, kernel ...).
-        A: Example of A, with its shape, dtype and rank.
-        B: Example of B, with its shape and dtype.
+    The product is (outputs, inputs, kernel ...). A and B are examples of the factors' shapes and
+    dtypes.
     """
     U, values, V = torch.linalg.svd(product.flatten(1), full_matrices=False)
     rank = min(len(A), len(values))

@@ -16,11 +16,9 @@ MethodOptions = dict[str, bool | int | float | str | None]
 
 
 def keyword_arguments(method: str, options: MethodOptions) -> dict[str, Any]:
-    """Returns the keyword arguments of a method from the options of a YAML file.
+    """Returns the keyword arguments of a method, by its name, from the options of a YAML file.
 
-    Raises:
-        UnknownChoiceError, MergeError: There is no such method or option, or the option has no such
-            value.
+    Raises the errors of `registry.find` and `read_options`.
     """
     texts = [
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
@@ -32,13 +30,9 @@ def keyword_arguments(method: str, options: MethodOptions) -> dict[str, Any]:
 def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
     """Returns the keyword arguments of a method from texts.
 
-    Args:
-        method: The method.
-        texts: NAME=VALUE for keyword arguments of the method, and for fields of its `Descent`.
-
-    Raises:
-        MergeError: A text has another form, or a value another type than the default.
-        UnknownChoiceError: The method has no such option.
+    Texts are NAME=VALUE for keyword arguments of the method, and for fields of its `Descent`.
+    Raises an `UnknownChoiceError` for another name, and a `MergeError` for a text of another form
+    or a value of another type than the default.
     """
     own, of_descent = _known(method)
     own.pop("descent", None)
@@ -59,8 +53,7 @@ def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
 def bound(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns keyword arguments of a method; fields of its descent may be given by name.
 
-    Raises:
-        UnknownChoiceError: The method has no such option.
+    Raises an `UnknownChoiceError` if the method has no such option.
     """
     parameters = inspect.signature(method).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from math import prod
 
 import torch
 
@@ -23,7 +24,7 @@ from fleet_merging.symmetry.table import State, Symmetry
     returns=ENSEMBLE,
     asks="moments with labels, of all networks",
 )
-def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
+def partition(problem: MergeProblem) -> MergeResult:
     """Puts narrow models side by side in one network, with one last layer fitted by moments.
 
     Inputs are shared. Each model is a block on the diagonal of every hidden matrix, and the last
@@ -34,14 +35,13 @@ def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
         problem: The models, their data holders with labels, affine maps, and a `resized`
             architecture as wide as all models together. Without one, the ensemble itself is the
             result.
-        ridge: See `concatenation`.
 
     Raises:
         MergeError: See `concatenation`. Or the wide architecture has other sizes, or computes
             something else than the blocks (a LayerNorm mixes the units of all).
         MessageError: A data holder's answer is invalid.
     """
-    beside = concatenation(problem, ridge=ridge)
+    beside = concatenation(problem)
     if problem.resized is None:
         return beside
     last, count = problem.affine_maps[-1], len(problem.models)
@@ -69,16 +69,10 @@ def block_diagonal(
     """Returns the state dict of networks side by side: free axes are concatenated.
 
     Each tensor has the models' blocks on its diagonal, along its free axes, and zeros elsewhere. A
-    permutation within the units of another axis belongs to these units and is not widened.
+    permutation within the units of another axis belongs to these units and is not widened. Tensors
+    named in `added`, such as the last layer's bias, have no free axes and are summed.
 
-    Args:
-        symmetry: Table of all of them; their sizes may differ.
-        states: State dicts.
-        added: Names of tensors without free axes that are summed, such as the last layer's bias.
-
-    Raises:
-        MergeError: Another tensor without free axes differs between models.
-        SymmetryError: The table does not fit them.
+    Raises a `MergeError` if another tensor without free axes differs between models.
     """
     sized = [symmetry.sized_axes(state) for state in states]
     return {
@@ -98,7 +92,7 @@ def _placed(
     for dim, axis in enumerate(axes[0]):
         if len(axis) > 1:  # a sum: each of its products by itself
             parts = []
-            lengths = [[_size(product) for product in each[dim]] for each in axes]
+            lengths = [[prod(f.size or 1 for f in part) for part in each[dim]] for each in axes]
             split = [tensor.split(own, dim) for tensor, own in zip(tensors, lengths, strict=True)]
             for index in range(len(axis)):
                 own_axes = [(*each[:dim], (each[dim][index],), *each[dim + 1 :]) for each in axes]
@@ -150,10 +144,6 @@ def _require_equal(problem: MergeProblem, beside: MergeResult, state: State) -> 
             "layer mixes the units of all models, such as a LayerNorm or an attention. Leave out "
             "the wide model: partition then returns an ensemble."
         )
-
-
-def _size(product: tuple) -> int:
-    return torch.Size([factor.size for factor in product]).numel()
 
 
 def _form(state: State, name: str) -> str:

@@ -12,19 +12,13 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
-from fleet_merging.average import (
-    WeightedSum,
-    floating_tensors,
-    interpolate,
-    weighted_sum,
-)
-from fleet_merging.errors import MergeError
+from fleet_merging.average import WeightedSum, floating_tensors, interpolate, weighted_sum
+from fleet_merging.errors import MergeError, require_choice
 from fleet_merging.matching.activations import match_moments
 from fleet_merging.matching.sinkhorn import harden
 from fleet_merging.matching.soft_descent import Descent, Gradient, descend
 from fleet_merging.matching.weights import match_weights
-from fleet_merging.methods.facts import method, variant
-from fleet_merging.methods.needs import require, require_moments
+from fleet_merging.methods.facts import method, require_moments, required, variant
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import DataHolder
 from fleet_merging.queries.query import MomentQuery
@@ -141,17 +135,16 @@ def sinkhorn_rebasin(
         rounds: Maximum number of rounds of the alternation.
 
     Raises:
-        MergeError: `loss` or `start` is unknown, there are no data, or `rounds` is less than 1.
+        MergeError: An option is unknown or out of range, or there are no data.
         MessageError: The data holder's answer is invalid.
     """
-    if loss not in LOSSES:
-        raise MergeError(f"The loss is {loss!r}; known are {', '.join(LOSSES)}.")
-    require_start(start)
+    require_choice("The loss", loss, LOSSES)
+    require_choice("The start", start, STARTS)
     descent = descent or Descent()
     generator = np.random.default_rng(problem.seed)
     meter = TrafficMeter()
     if loss not in _DISTANCES:
-        require(problem, "shared_data_holder")
+        required(problem, "shared_data_holder")
     data_holder = None if loss in _DISTANCES else problem.shared_data_holder
 
     def permuted(index: int, permutation: Permutation) -> State:
@@ -167,28 +160,12 @@ def sinkhorn_rebasin(
         else:
             gradient = partial(_data_gradient, loss, reference, data_holder, generator, meter)
         soft = descend(
-            problem.symmetry,
-            problem.models[index],
-            begin,
-            gradient,
-            descent,
-            generator,
-            trust,
+            problem.symmetry, problem.models[index], begin, gradient, descent, generator, trust
         )
         return harden(problem.group, soft)
 
     permutations = alternate(problem, permuted, align, generator, rounds)
     return MergeResult.network(problem.mean(permutations), permutations, meter.traffic)
-
-
-def require_start(start: str) -> None:
-    """Raises an error if a start is none of `STARTS`.
-
-    Raises:
-        MergeError: It is none of them.
-    """
-    if start not in STARTS:
-        raise MergeError(f"The start is {start!r}; known are {', '.join(STARTS)}.")
 
 
 def _data_gradient(
@@ -216,23 +193,13 @@ def _distance_gradient(loss: str, reference: State, permuted: State) -> dict[str
 
 
 def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutation, ...]:
-    """Returns a permutation for each model.
+    """Returns a permutation for each model; the meter counts the traffic.
 
-    Args:
-        problem: The models and their data holders.
-        by: "none", for models with the same initial weights. "weights", see `match_models`.
-            "activations": each model is matched with the one of the largest averaging weight, by
-            covariances from its data holder.
-        meter: Counts the traffic.
-
-    Raises:
-        MergeError: `by` is unknown, or data holders or affine maps are missing.
-        MessageError: A data holder's answer is invalid.
+    With "none", for models with the same initial weights, nothing is permuted. For "weights", see
+    `match_models`. With "activations", each model is matched with the one of the largest averaging
+    weight, by covariances from its data holder.
     """
-    if by not in get_args(Alignment):
-        raise MergeError(
-            f"Models are aligned by {by!r}; known are {', '.join(get_args(Alignment))}."
-        )
+    require_choice("The alignment", by, get_args(Alignment))
     if by == "weights":
         return match_models(problem)
     identity = problem.group.identity()
@@ -269,20 +236,8 @@ def alternate(
 ) -> tuple[Permutation, ...]:
     """Aligns models in turn, in a new random order in each round, until a round changes nothing.
 
-    Of two models, the second one is aligned with the first one, without rounds.
-
-    Args:
-        problem: The models.
-        permuted: Returns the terms of the reference's average.
-        align: Aligns one model with the average of the others, from its present permutation.
-        generator: Draws the orders.
-        rounds: Maximum number of rounds.
-
-    Returns:
-        The permutation of each model.
-
-    Raises:
-        MergeError: `rounds` is less than 1.
+    Of two models, the second one is aligned with the first one, without rounds. `permuted` returns
+    the terms of the reference's average.
     """
     if rounds < 1:
         raise MergeError(f"The number of rounds of an alternation is {rounds}. Give at least 1.")
@@ -308,7 +263,7 @@ def alternate(
                 else _others(permuted, permutations, weights, index)
             )
             found = align(index, others.mean(own), before)
-            if not _same(found, before):
+            if any(not np.array_equal(found[name], before[name]) for name in found):
                 changed, permutations[index] = True, found
                 total = total.plus(own, -weight).plus(permuted(index, found), weight)
         if not changed:
@@ -323,7 +278,3 @@ def _others(
     others = [other for other in range(len(permutations)) if other != index]
     values = weights[others] if weights[others].any() else np.ones(len(others))
     return weighted_sum((permuted(i, permutations[i]) for i in others), values.tolist())
-
-
-def _same(one: Permutation, other: Permutation) -> bool:
-    return all(np.array_equal(one[name], other[name]) for name in one)

@@ -20,8 +20,7 @@ from fleet_merging.methods import (
     spectra,
     task_vectors,
 )
-from fleet_merging.methods.facts import METHODS, Method, require_layers
-from fleet_merging.methods.needs import needs_of, require
+from fleet_merging.methods.facts import METHODS, NEEDS, Method, require_layers, required
 from fleet_merging.modules import tensors_of
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.soundness import require_sound, require_usable
@@ -37,14 +36,11 @@ for _module in _MODULES:
 
 
 def find(name: str) -> Method:
-    """Returns the function of a method.
-
-    Args:
-        name: One of `METHODS`, or module:function for a user's own, which is imported.
+    """Returns the function of a method, one of `METHODS`, or module:function for a user's own.
 
     Raises:
         UnknownChoiceError: There is no such method.
-        MergeError: The module cannot be imported.
+        MergeError: The module of a user's method cannot be imported.
     """
     if name in METHODS:
         return METHODS[name].function
@@ -74,17 +70,19 @@ def _own_method(name: str) -> Method:
 
 
 def needs(method: str | Method) -> tuple[str, ...]:
-    """Returns the fields of `MergeProblem` that a method needs, see `needs.NEEDS`.
+    """Returns the fields of `MergeProblem` that a method needs, see `facts.NEEDS`.
 
-    Args:
-        method: Its name, see `find`, or a function. A user's own has an attribute `needs`.
-
-    Raises:
-        UnknownChoiceError, MergeError: See `find`; or the attribute names no field.
+    A user's own function has an attribute `needs`. Raises an `UnknownChoiceError` or a `MergeError`
+    as `find` does, or if the attribute names no field.
     """
-    if not isinstance(method, str):
-        return needs_of(method)
-    return METHODS[method].needs if method in METHODS else needs_of(find(method))
+    if isinstance(method, str) and method in METHODS:
+        return METHODS[method].needs
+    given = getattr(find(method) if isinstance(method, str) else method, "needs", ())
+    if unknown := [need for need in given if need not in NEEDS]:
+        raise MergeError(
+            f"A method needs {', '.join(map(repr, unknown))}; known are {', '.join(NEEDS)}."
+        )
+    return tuple(given)
 
 
 def permutes(method: str | Method) -> bool:
@@ -101,15 +99,15 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
         options: Options of the method; see its docstring.
 
     Raises:
-        UnsoundMergeError: The merged model has another form than the models, or is not usable; see
-            `soundness.require_usable`.
+        UnsoundMergeError: The merged model has another form than the models, or is not usable.
         MergingError: There is no such method, it cannot merge a layer of the models, the problem
             lacks its needs, or the method raises an error.
     """
     function = find(method) if isinstance(method, str) else method
     if isinstance(method, str) and method in METHODS:
         require_layers(problem, METHODS[method])
-    require(problem, *needs(method))
+    for need in needs(method):
+        required(problem, need)
     result = function(problem, **options)
     name = method if isinstance(method, str) else getattr(method, "__name__", "The method")
     if not isinstance(result, MergeResult):

@@ -11,9 +11,8 @@ from functools import partial
 
 import torch
 
-from fleet_merging.errors import MergeError
-from fleet_merging.methods.facts import MOMENTS, method
-from fleet_merging.methods.needs import require_moments, required
+from fleet_merging.errors import require_choice
+from fleet_merging.methods.facts import MOMENTS, method, require_moments, required
 from fleet_merging.methods.rebasin import align
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import Moments, Target, combine, solve
@@ -73,7 +72,8 @@ def regmean(
     answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
     for measured, model, weight in zip(answers, models, weights, strict=True):
         for each in problem.affine_maps:
-            own = _own_outputs(measured.pop(each.name).inputs, each, model)
+            G = measured.pop(each.name).inputs
+            own = Moments(G, G @ each.matrix(model))  # with the outputs of the model's own map
             parts[each.name].append((own, weight))
             if rule == "mean":  # only the sum is in memory
                 parts[each.name] = [(combine(*zip(*parts[each.name], strict=True)), 1.0)]
@@ -96,23 +96,20 @@ def least_squares(
     *,
     alignment: str = "none",
     ridge: float = 1e-3,
-    labels: bool = True,
     rule: str = "mean",
     byzantine: int = 1,
 ) -> MergeResult:
     """Fits one affine map after the other; each takes a message to and from each data holder.
 
-    Each map is fitted on its inputs in the merged network. Targets are its outputs, before the
-    activation, in each model on that model's own data.
+    Each map is fitted on its inputs in the merged network. Targets of the last map are the labels.
+    Other maps have their outputs, before the activation, in each model on that model's own data.
 
     Args:
         problem: The models, their data holders and affine maps.
-        alignment: "none", "weights" or "activations", see `rebasin.align`.
-        ridge: Weight of the average of the matrices, which determines a map in directions without
-            inputs; relative to the mean square of the inputs.
-        labels: Whether the last map is fitted to the labels, not to the models' outputs.
-        rule: Aggregation of all robots' moments, and of their weights; see `robust`.
-        byzantine: Largest number of robots that may send arbitrary moments.
+        alignment: See `regmean`, as for the others.
+        ridge: Weight of the former matrix.
+        rule: Aggregation of moments.
+        byzantine: Number for the rule.
 
     Raises:
         MergeError: `alignment` is unknown, or data holders, affine maps or labels are missing.
@@ -127,8 +124,7 @@ def least_squares(
     *hidden, last = problem.affine_maps
     for each in hidden:
         merged = fitted(problem, each, merged, "outputs", models, ridge, meter, pool)
-    target: Target = "labels" if labels else "outputs"
-    merged = fitted(problem, last, merged, target, models, ridge, meter, pool)
+    merged = fitted(problem, last, merged, "labels", models, ridge, meter, pool)
     return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
@@ -153,12 +149,12 @@ def head_refit(
 
     Args:
         problem: The models, their data holders and affine maps.
-        alignment: "none", "weights" or "activations", see `rebasin.align`.
+        alignment: See `regmean`, as for the others.
         of: "average", or "base": the model from which all were trained. An untrained base is the
             control experiment of random features, without any robot's training.
-        ridge: Weight of the former matrix, relative to the mean square of the inputs.
-        rule: Aggregation of all robots' moments, and of their weights; see `robust`.
-        byzantine: Largest number of robots that may send arbitrary moments.
+        ridge: Weight of the former matrix.
+        rule: Aggregation of moments.
+        byzantine: Number for the rule.
 
     Raises:
         MergeError: `alignment` or `of` is unknown; data holders, affine maps, labels or the base
@@ -166,8 +162,7 @@ def head_refit(
         MessageError: A data holder's answer is invalid.
     """
     require_moments(problem, problem.affine_maps[-1:])
-    if of not in ("average", "base"):
-        raise MergeError(f"The last layer of {of!r} cannot be fitted; known are 'average', 'base'.")
+    require_choice("The model with the last layer", of, ("average", "base"))
     base: State | None = required(problem, "base") if of == "base" else None
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
@@ -176,11 +171,6 @@ def head_refit(
     last = problem.affine_maps[-1]
     merged = fitted(problem, last, begin, "labels", (), ridge, meter, pool)
     return MergeResult.network(merged, permutations, meter.traffic)
-
-
-def _own_outputs(G: torch.Tensor, each: AffineMap, model: State) -> Moments:
-    """Returns moments of inputs with the outputs of the model's own map as targets."""
-    return Moments(G, G @ each.matrix(model))
 
 
 def fitted(
@@ -195,15 +185,9 @@ def fitted(
 ) -> dict[str, torch.Tensor]:
     """Returns the merged model with one map fitted on the data of all holders.
 
-    Args:
-        problem: The models and their data holders.
-        each: The map.
-        merged: The merged model, in which the map's inputs are measured.
-        target: The targets of the map, see `MomentQuery`.
-        teachers: Models with the outputs to fit, one for each holder; none for the merged model.
-        ridge: Weight of the former matrix, relative to the mean square of the inputs.
-        meter: Counts the messages.
-        pool: Aggregates all robots' moments.
+    The map's inputs are measured in the merged model. Targets "outputs" are those of its teachers,
+    one for each holder; other targets need no teachers. The ridge is the weight of the former
+    matrix.
     """
     queries = [
         MomentQuery(merged, (each.name,), target, teacher)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from fleet_merging.average import floating_tensors
-from fleet_merging.methods.needs import require
+from fleet_merging.methods.facts import required
 from fleet_merging.problem import MergeProblem
 from fleet_merging.queries.query import LossQuery
 from fleet_merging.queries.traffic import TrafficMeter
@@ -34,13 +34,7 @@ def digest(model: State) -> bytes:
 
 
 def content_seed(seed: int, number: int, *digests: bytes) -> int:
-    """Returns a seed, below 2**31, for a draw for one model.
-
-    Args:
-        seed: Seed of the problem.
-        number: Number of the draw.
-        digests: Digests of the draw's inputs; see `digest`.
-    """
+    """Returns a seed, below 2**31, for a draw with a number, by the digests of its inputs."""
     hashed = hashlib.sha256(f"{seed} {number} ".encode())
     for each in digests:
         hashed.update(each)
@@ -59,20 +53,10 @@ def reordered(problem: MergeProblem, order: Sequence[int]) -> MergeProblem:
 
 
 class DrawnGradients:
-    """Asks the data holders of a problem for gradients, and adds up the traffic.
-
-    Args:
-        problem: The models and their data holders.
-
-    Attributes:
-        meter: Counts the traffic.
-
-    Raises:
-        MergeError: There are no data holders.
-    """
+    """Asks the data holders of a problem for gradients; `meter` counts the traffic."""
 
     def __init__(self, problem: MergeProblem) -> None:
-        require(problem, "data_holders")
+        required(problem, "data_holders")
         self.meter = TrafficMeter()
         self._problem = problem
         self._digests = [digest(model) for model in problem.models]
@@ -81,20 +65,12 @@ class DrawnGradients:
     def ask(
         self, models: Mapping[int, State], number: int
     ) -> Iterator[tuple[int, dict[str, torch.Tensor]]]:
-        """Yields the gradients of losses, each on a draw from the data of one holder.
+        """Yields gradients of losses by holder's index, each on a draw from the data of one holder.
 
-        Args:
-            models: The model for each data holder, by the holder's index.
-            number: Number of the draw. With the contents of the holder's own model in the problem,
-                it determines the seed.
-
-        Yields:
-            The index, and the gradient in float64, without parameters that do not influence the
-            loss. A data holder answers with one gradient for tied weights; it is returned by each
-            of their names.
-
-        Raises:
-            MessageError: An answer is invalid.
+        They are in float64, without parameters that do not influence the loss. A data holder
+        answers with one gradient for tied weights; it is returned by each of their names. The
+        number of the draw and the contents of the holder's own model in the problem determine the
+        seed. `models` has the queried model by holder's index.
         """
         queries = [
             LossQuery(model, content_seed(self._problem.seed, number, self._digests[index]))

@@ -1,8 +1,7 @@
 """Methods on the matrices of task vectors: their singular vectors, and the spaces of their rows.
 
 Each weight with two axes or more is a matrix (outputs, inputs), with flattened kernels. Tensors
-with
-one axis, such as biases, are averaged, as in all sources. No method needs data.
+with one axis, such as biases, are averaged, as in all sources. No method needs data.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from fleet_merging.average import weighted_sum
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.facts import BASE, method
 from fleet_merging.methods.task_vectors import (
+    DENSITY,
     TaskVector,
     add_to_base,
     require_finite,
@@ -76,18 +76,18 @@ def wudi(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
     """Adds the change to the base that disturbs the models least, by their task vectors.
 
     WUDI: Cheng et al., "Whoever Started the Interference Should End It: Guiding Data-Free Model
-        Merging via Task Vectors", 2025 (arXiv 2503.08099). Rows of a difference D_i are
-        combinations of the training inputs of model i, and stand for them. The change D minimizes
-        the sum of `norm((D - D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam
-        from the sum of all D_i. The minimum has a closed form, D sum_i G_i = sum_i D_i G_i with
-        `G_i = D_i^T D_i / norm(D_i)**2`. This is RegMean with second moments of the rows of D_i in
-        place of the inputs'. A ridge is added, as noise would determine directions that hardly
-        occur; a descent hardly moves along them.
+    Merging via Task Vectors", 2025 (arXiv 2503.08099). Rows of a difference D_i are combinations of
+    the training inputs of model i, and stand for them. The change D minimizes the sum of `norm((D -
+    D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam from the sum of all D_i.
+    The minimum has a closed form, D sum_i G_i = sum_i D_i G_i with `G_i = D_i^T D_i /
+    norm(D_i)**2`. This is RegMean with second moments of the rows of D_i in place of the inputs'. A
+    ridge is added, as noise would determine directions that hardly occur; a descent hardly moves
+    along them.
 
     Args:
         problem: The models and their base.
-        ridge: Weight of the distance from the sum, relative to the mean of the diagonal of
-            sum_i G_i.
+        ridge: Weight of the distance from the sum, relative to the mean of the diagonal of sum_i
+            G_i.
 
     Raises:
         MergeError: There is no base, or `ridge` is not above 0.
@@ -101,20 +101,8 @@ COMBINATIONS = ("average", "ties", "iso_c", "tsv_m", "wudi")
 """Ways in which `combined` aggregates several task vectors."""
 
 
-def combined(
-    vectors: Sequence[TaskVector], weights: Sequence[float], by: str, density: float = 0.2
-) -> TaskVector:
-    """Returns one task vector from several, with the defaults of the method of the same name.
-
-    Args:
-        vectors: Task vectors, in float64.
-        weights: Averaging weight of each; they sum to 1.
-        by: One of `COMBINATIONS`.
-        density: See `task_vectors.ties`.
-
-    Raises:
-        MergeError: `by` is none of them, or `density` is not above 0 and at most 1.
-    """
+def combined(vectors: Sequence[TaskVector], weights: Sequence[float], by: str) -> TaskVector:
+    """Returns one task vector, in float64, from several, by the defaults of a method."""
     count = len(vectors)
     ways: dict[str, tuple[Combine, float]] = {
         "iso_c": (_isotropic_sum, _ISOTROPIC_SCALE / count),
@@ -124,7 +112,7 @@ def combined(
     if by == "average":
         return weighted_sum(vectors, weights).terms
     if by == "ties":
-        return ties_mean(vectors, weights, density)
+        return ties_mean(vectors, weights, DENSITY)
     if by not in ways:
         raise MergeError(f"Changes are combined by {by!r}; known are {', '.join(COMBINATIONS)}.")
     return _by_matrix(vectors, weights, *ways[by])
@@ -156,7 +144,7 @@ def _sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
 
 def _isotropic_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     U, values, V = _decomposed(_sum(D, shares))
-    return _mean(values) * U @ V
+    return values.sum() / max(len(values), 1) * U @ V
 
 
 def _orthogonal_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -181,10 +169,6 @@ def _orthogonal(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """Returns the nearest matrix to columns side by side with singular values of 1 (or 0)."""
     U, _, V = _decomposed(torch.cat(list(parts), 1))
     return U @ V
-
-
-def _mean(values: torch.Tensor) -> torch.Tensor:
-    return values.sum() / max(len(values), 1)
 
 
 def _undisturbed(ridge: float, D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:

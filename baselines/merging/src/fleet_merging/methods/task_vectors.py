@@ -11,15 +11,17 @@ import torch
 
 from fleet_merging.average import weighted_sum
 from fleet_merging.buffers import learned_tensors
-from fleet_merging.errors import MergeError
-from fleet_merging.methods.facts import BASE, method
-from fleet_merging.methods.needs import required
+from fleet_merging.errors import MergeError, require_choice
+from fleet_merging.methods.facts import BASE, method, required
 from fleet_merging.methods.seeded_draws import content_seed, digest
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.symmetry.table import State
 
 TaskVector = Mapping[str, torch.Tensor]
 """Differences in float64, by the names of a model's learned tensors."""
+
+DENSITY = 0.2
+"""Fraction of the entries of a task vector that TIES keeps."""
 
 THEN = ("average", "ties")
 """Methods that may follow `dare`."""
@@ -46,7 +48,7 @@ def task_arithmetic(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult
 
 
 @method("ties", "TIES-Merging", source="Yadav et al. 2023", needs=BASE)
-def ties(problem: MergeProblem, *, density: float = 0.2, scale: float = 1.0) -> MergeResult:
+def ties(problem: MergeProblem, *, density: float = DENSITY, scale: float = 1.0) -> MergeResult:
     """Trims task vectors, elects the sign of each entry, and averages the entries that agree.
 
     Yadav et al., "TIES-Merging: Resolving Interference When Merging Models", 2023, Algorithm 1;
@@ -72,7 +74,7 @@ def dare(
     *,
     drop: float = 0.9,
     then: str = "average",
-    density: float = 0.2,
+    density: float = DENSITY,
     scale: float = 1.0,
 ) -> MergeResult:
     """Drops each entry of the task vectors with a probability, rescales the others, and merges.
@@ -96,8 +98,7 @@ def dare(
         MergeError: There is no base, `then` is unknown, `drop` is not from 0 to below 1, or see
             `ties`.
     """
-    if then not in THEN:
-        raise MergeError(f"DARE is followed by {then!r}; known are {', '.join(THEN)}.")
+    require_choice("The next method", then, THEN)
     if not 0 <= drop < 1:
         raise MergeError(f"The probability to drop is {drop}. Give a number from 0 to below 1.")
     vectors = [
@@ -111,11 +112,7 @@ def dare(
 
 
 def task_vectors(problem: MergeProblem) -> list[TaskVector]:
-    """Returns the task vector of each model.
-
-    Raises:
-        MergeError: The problem has no base.
-    """
+    """Returns the task vector of each model."""
     base = _base_tensors(problem)
     return [
         {name: model[name].detach().to(value) - value for name, value in base.items()}
@@ -124,11 +121,7 @@ def task_vectors(problem: MergeProblem) -> list[TaskVector]:
 
 
 def add_to_base(problem: MergeProblem, change: TaskVector, scale: float) -> MergeResult:
-    """Returns the base plus a multiple of a change; buffers are averaged.
-
-    Raises:
-        MergeError: The problem has no base, or the scale is not finite.
-    """
+    """Returns the base plus a multiple of a change; buffers are averaged."""
     require_finite(scale)
     identities = tuple(problem.group.identity() for _ in problem.models)
     state = problem.mean()
@@ -146,16 +139,7 @@ def require_finite(scale: float) -> None:
 def ties_mean(
     vectors: Sequence[TaskVector], weights: Sequence[float], density: float
 ) -> TaskVector:
-    """Returns the merged task vector of `ties`, before it is scaled.
-
-    Args:
-        vectors: Task vectors.
-        weights: Averaging weight of each.
-        density: See `ties`.
-
-    Raises:
-        MergeError: `density` is not above 0 and at most 1.
-    """
+    """Returns the merged task vector of `ties`, before it is scaled."""
     if not 0 < density <= 1:
         raise MergeError(f"The density is {density}. Give a fraction above 0 and at most 1.")
     trimmed = [_trimmed(vector, density) for vector in vectors]

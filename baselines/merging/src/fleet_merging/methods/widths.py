@@ -20,13 +20,9 @@ Entries of fixed axes have no name, and are numbered."""
 
 
 def places(axes: Sequence[Axis]) -> list[Place]:
-    """Returns the place of each entry of axes that are flattened together.
+    """Returns the place of each entry of axes, see `Symmetry.sized_axes`, flattened together.
 
-    Args:
-        axes: Axes with the sizes of all factors, see `Symmetry.sized_axes`.
-
-    Raises:
-        MergeError: An entry belongs to two units, or to a unit inside of another one.
+    Raises a `MergeError` if an entry belongs to two units, or to a unit inside of another one.
     """
     parts = [[place for term in axis for place in _places_of_product(term)] for axis in axes]
     found: list[Place] = []
@@ -88,13 +84,8 @@ class ResultForm:
     def of(cls, problem: MergeProblem, width: int | None) -> "ResultForm":
         """Returns the form of a problem's result.
 
-        Args:
-            problem: The problem; see `MergeProblem.resized` and `at_width`.
-            width: Number of units of hidden layers; None for the units of `resized`, or of the
-                models.
-
-        Raises:
-            MergeError: No architecture of this width is known, or it is of another kind.
+        Hidden layers have the units of a `width`, or else those of `resized`, or of the models.
+        Raises a `MergeError` if no architecture of this width is known, or it is of another kind.
         """
         models, symmetry = problem.models, problem.symmetry
         module, counts = problem.resized, _counts(symmetry, models[0])

@@ -78,11 +78,6 @@ class AffineMap:
             bias = bias + each.of(state).double().unflatten(0, (self.groups, -1))
         return torch.cat([weight, bias.unsqueeze(2)], 2).transpose(1, 2)
 
-    def moments_gb(self, state: State) -> float:
-        """Returns the size of the second moments of its inputs, GB."""
-        inputs = sum(weight.of(state)[0].numel() for weight in self.weights) + 1
-        return 8e-9 * self.groups * inputs**2
-
     def with_matrix(self, state: State, matrix: torch.Tensor) -> dict[str, torch.Tensor]:
         """Returns a model with another matrix; of several biases, the first one takes the change.
 
@@ -126,17 +121,10 @@ def affine_maps(model: nn.Module) -> dict[str, AffineMap]:
 
 
 def require_measurable(maps: Iterable[AffineMap], state: State) -> None:
-    """Raises an error if the second moments of a map's inputs do not fit into memory.
-
-    Args:
-        maps: The maps.
-        state: Weights of the model.
-
-    Raises:
-        MergeError: They are larger than `LARGEST_MOMENTS_GB`.
-    """
+    """Raises a `MergeError` if the second moments of a map exceed `LARGEST_MOMENTS_GB`."""
     for each in maps:
-        if (size := each.moments_gb(state)) > LARGEST_MOMENTS_GB:
+        inputs = sum(weight.of(state)[0].numel() for weight in each.weights) + 1
+        if (size := 8e-9 * each.groups * inputs**2) > LARGEST_MOMENTS_GB:
             raise MergeError(
                 f"The second moments of the inputs of the affine map {each.name!r} need {size:.1f} "
                 f"GB for each model; at most {LARGEST_MOMENTS_GB:g} GB are measured. Give this "

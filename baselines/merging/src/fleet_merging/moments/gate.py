@@ -10,28 +10,19 @@ from fleet_merging.errors import MergeError
 def density_weights(
     states: torch.Tensor, means: torch.Tensor, factors: torch.Tensor, sharpness: float
 ) -> torch.Tensor:
-    """Returns weights of models in proportion to powers of Gaussian densities.
+    """Returns weights of models in proportion to powers of Gaussian densities, (..., models).
 
     Args:
         states: Inputs of each model, shape (..., models, n), or (..., 1, n) if they are equal.
         means: Means of each model's training states, (models, n).
         factors: Lower triangular factors of the inverse covariances, (models, n, n).
         sharpness: Power of the densities.
-
-    Returns:
-        Weights that sum to 1, (..., models).
     """
     return torch.softmax(sharpness * log_densities(states, means, factors), -1)
 
 
 def log_densities(states: torch.Tensor, means: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-    """Returns logarithms of Gaussian densities less n log(2 pi) / 2, shape (..., models).
-
-    Args:
-        states: As in `density_weights`.
-        means: As in `density_weights`.
-        factors: As in `density_weights`.
-    """
+    """Returns logarithms of the densities of `density_weights`, less n log(2 pi) / 2."""
     centred = states - means  # (..., models, n)
     whitened = torch.einsum("...mi,mij->...mj", centred, factors)
     determinants = factors.diagonal(dim1=1, dim2=2).log().sum(1)
@@ -41,14 +32,7 @@ def log_densities(states: torch.Tensor, means: torch.Tensor, factors: torch.Tens
 def draw(
     mean: torch.Tensor, factor: torch.Tensor, count: int, generator: torch.Generator
 ) -> torch.Tensor:
-    """Returns draws from the Gaussian of one model, (count, n).
-
-    Args:
-        mean: Its mean, (n,).
-        factor: Its factor, see `density_weights`.
-        count: Number of draws.
-        generator: Draws them.
-    """
+    """Returns draws from the Gaussian of one model, (count, n), by its mean and factor."""
     noise = torch.randn(len(mean), count, generator=generator)
     # The covariance is the inverse of factor @ factor.T.
     return mean + torch.linalg.solve_triangular(factor.T, noise, upper=True).T
@@ -58,15 +42,8 @@ def draw(
 class RowGate:
     """Weights for the rows of models that lie side by side, see `density_weights`.
 
-    Densities compare only for equal features. So one model reads the state for all, by its encoders
-    if it has some.
-
-    Attributes:
-        map: Name of the affine map that has the state as its first n inputs.
-        means: As in `density_weights`.
-        factors: As in `density_weights`.
-        sharpness: As in `density_weights`.
-        reader: Number of the model with this map.
+    Densities compare only for equal features. So one model, number `reader`, reads the state for
+    all, by its encoders if it has some. The state is the first n inputs of its affine map `map`.
     """
 
     map: str
@@ -76,17 +53,15 @@ class RowGate:
     reader: int = 0
 
     def weights(self, read: torch.Tensor, count: int) -> torch.Tensor:
-        """Returns the weights of the models for each row of outputs, (count, models).
+        """Returns the weights of the models for each of `count` rows of outputs, (count, models).
 
-        Args:
-            read: The input rows of the map in the model `reader`, shape (1, rows, inputs). If there
-                are several for each row of outputs, such as the patches of an image, their
-                logarithms of densities are averaged. Several rows of outputs for each, such as
-                draws of noise, follow one another.
-            count: Number of rows of outputs.
+        The map's input rows in the model `reader` have the shape (1, rows, inputs). If there are
+        several for each row of outputs, such as the patches of an image, their logarithms of
+        densities are averaged. Several rows of outputs for each, such as draws of noise, follow one
+        another.
 
-        Raises:
-            MergeError: The map reads fewer numbers, or in groups, or other numbers of rows.
+        Raises a `MergeError` if the map reads fewer numbers, or in groups, or other numbers of
+        rows.
         """
         size = self.means.shape[1]
         groups, rows, inputs = read.shape

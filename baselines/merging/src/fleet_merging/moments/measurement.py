@@ -158,10 +158,7 @@ def with_noise(
 ) -> dict[str, Moments]:
     """Returns moments with noise, the same on both sides of the diagonal of the inputs'.
 
-    Args:
-        moments: Moments by map.
-        noise: Standard deviation, relative to the root mean square of each matrix's entries.
-        seed: Seed of the draws.
+    The noise is a standard deviation, relative to the root mean square of each matrix's entries.
     """
     generator = np.random.default_rng(seed)
 
@@ -195,14 +192,13 @@ def _side_by_side(
             if name in rows
         }
         read = [
-            {name: _weighted(rows[name], each[:, index]) for name, each in weights.items()}
+            {
+                name: _with_ones(rows[name]) * each[:, index, None].double()
+                for name, each in weights.items()
+            }
             for index, rows in enumerate(read)
         ]
     return {name: torch.cat([rows[name] for rows in read], -1) for name in read[0]}
-
-
-def _weighted(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    return _with_ones(rows) * weights.double()[:, None]
 
 
 @dataclass(eq=False)

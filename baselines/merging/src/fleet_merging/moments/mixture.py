@@ -19,8 +19,7 @@ from fleet_merging.errors import MergeError
 
 LIMIT = 10.0
 """States are clipped to this range before they are measured. The force of a blow can be thousands
-of
-standard deviations large, and would distort its Gaussian."""
+of standard deviations large, and would distort its Gaussian."""
 
 LEAST_EPISODES = 5
 """Smallest number of episodes of each Gaussian. One of fewer would disclose their states, one of a
@@ -30,8 +29,7 @@ _SPREAD = 0.01
 """Variance added for densities of states."""
 _RIDGE = 0.1
 """Variance added to a state's in predictions of the next one, relative to the mean over its
-numbers.
-In directions in which states hardly differ, they then predict no change."""
+numbers. In directions in which states hardly differ, they then predict no change."""
 _LEAST_SPREAD = 0.1
 """Smallest standard deviation of a number in the choice of principal axes, relative to the mean of
 all numbers'."""
@@ -79,15 +77,9 @@ class StateMixture:
         return self._whole(self._states_of(self.weights, count, generator)[0])
 
     def sequences(self, count: int, steps: int, generator: torch.Generator) -> torch.Tensor:
-        """Returns sequences of states of Gaussians of pairs, each from the beginning of an episode.
+        """Returns sequences from the beginning of episodes, (count, steps, size) float32.
 
-        Args:
-            count: Number of sequences.
-            steps: Number of states of each.
-            generator: Draws.
-
-        Returns:
-            (count, steps, size) float32.
+        They need Gaussians of pairs.
         """
         first, chosen = self._states_of(self.weights[: self.starts], count, generator)
         states, (low, high), ellipsoids = [first], self._range(), self._ellipsoids()
@@ -188,8 +180,7 @@ def measure_mixture(
         consecutive: Whether to describe pairs of states, for sequences.
 
     Raises:
-        MergeError: There are fewer than `LEAST_EPISODES` of at least two states, or a number is not
-            finite.
+        MergeError: There are too few episodes of at least two states, or a number is not finite.
     """
     first, rest, axes = clusters(episodes, count, seed, rank)
     size = first[0][0].shape[1] // (1 if consecutive else 2)
@@ -256,14 +247,8 @@ def _along_axes(
 def _clusters(pairs: torch.Tensor, episodes: np.ndarray, count: int, seed: int) -> list[Cluster]:
     """Returns pairs in at most `count` clusters by their states (k-means++).
 
-    Args:
-        pairs: The pairs.
-        episodes: Number of the episode of each.
-        count: Largest number of clusters.
-        seed: Seed of the first centers.
-
-    Returns:
-        Clusters of at least `LEAST_EPISODES` episodes; none if there are fewer in all.
+    Each cluster has at least `LEAST_EPISODES` episodes, given by the number of each pair's episode.
+    If there are fewer in all, there is no cluster.
     """
     from scipy.cluster.vq import kmeans2
 

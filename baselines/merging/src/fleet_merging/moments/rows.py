@@ -8,12 +8,7 @@ import torch
 from torch import nn
 
 from fleet_merging.modules import tensors_of, uncompiled
-from fleet_merging.moments.affine_maps import (
-    CONVOLUTIONS,
-    RECURRENT,
-    AffineMap,
-    affine_maps,
-)
+from fleet_merging.moments.affine_maps import CONVOLUTIONS, RECURRENT, AffineMap, affine_maps
 from fleet_merging.symmetry.table import State
 
 Rows = Callable[..., dict[str, torch.Tensor]]
@@ -21,12 +16,7 @@ Rows = Callable[..., dict[str, torch.Tensor]]
 
 
 def applied_maps(model: nn.Module, *arguments: Any) -> tuple[AffineMap, ...]:
-    """Returns the affine maps of a model in the order in which it applies them.
-
-    Args:
-        model: The model; it runs once, in its mode.
-        arguments: Its arguments.
-    """
+    """Returns the affine maps of a model in the order in which it applies them to arguments."""
     maps = affine_maps(model)
     return tuple(maps[name] for name in input_rows(model, tensors_of(model), arguments, maps))
 
@@ -35,18 +25,11 @@ def applied_maps(model: nn.Module, *arguments: Any) -> tuple[AffineMap, ...]:
 def input_rows(
     model: nn.Module, state: State, arguments: tuple[Any, ...], names: Collection[str]
 ) -> dict[str, torch.Tensor]:
-    """Returns the inputs of affine maps while a model computes its outputs once.
+    """Returns the inputs of affine maps while a model computes its outputs once, in its mode.
 
-    Args:
-        model: The architecture, in the mode in which it is to run; it is not changed.
-        state: Its weights.
-        arguments: Arguments of the model.
-        names: Names of affine maps, see `affine_maps.affine_maps`.
-
-    Returns:
-        The rows that each map reads, shape (groups, n, in), in the order in which the maps are
-        applied. Dimensions before the last count as rows, in row-major order; for a convolution,
-        these are the patches of all images. A map that is not reached is missing.
+    The rows that each map reads have the shape (groups, n, in), in the order in which the maps are
+    applied. Dimensions before the last count as rows, in row-major order; for a convolution, these
+    are the patches of all images. A map that is not reached is missing.
     """
     with reading(model, names) as found:
         copies = {name: tensor.clone() for name, tensor in state.items()}
@@ -59,12 +42,7 @@ def input_rows(
 def reading(model: nn.Module, names: Collection[str]) -> Iterator[Mapping[str, list[torch.Tensor]]]:
     """Records the inputs of affine maps while a model runs within the context.
 
-    Args:
-        model: The model.
-        names: Names of affine maps.
-
-    Yields:
-        The rows by map, one tensor (groups, n, in) for each time that it is applied.
+    It yields the rows by map, one tensor (groups, n, in) for each time that it is applied.
     """
     found: dict[str, list[torch.Tensor]] = {}
 

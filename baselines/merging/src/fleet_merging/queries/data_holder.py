@@ -11,12 +11,7 @@ from safetensors.torch import save
 
 from fleet_merging.errors import MessageError
 from fleet_merging.modules import tensors_of
-from fleet_merging.moments.measurement import (
-    Batches,
-    Moments,
-    measure_moments,
-    with_noise,
-)
+from fleet_merging.moments.measurement import Batches, Moments, measure_moments, with_noise
 from fleet_merging.moments.mixture import StateMixture, measure_mixture
 from fleet_merging.queries import wire
 from fleet_merging.queries.query import (

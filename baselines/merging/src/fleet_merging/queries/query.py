@@ -70,11 +70,7 @@ class MomentQuery:
         return 1 + sum(each.matrix(state).shape[1] - 1 + own_ones for state in models)
 
     def require_possible(self) -> None:
-        """Checks that the gate fits the models.
-
-        Raises:
-            MessageError: It does not.
-        """
+        """Raises a `MessageError` unless the gate fits the models."""
         if (gate := self.gate) is None:
             return
         shape = tuple(gate.means.shape)
@@ -113,11 +109,7 @@ class MixtureQuery:
     consecutive: bool = True
 
     def require_possible(self) -> None:
-        """Checks the numbers.
-
-        Raises:
-            MessageError: They are out of range.
-        """
+        """Raises a `MessageError` if numbers are out of range."""
         if not 1 <= self.components <= MAX_COMPONENTS or min(self.seed, self.rank) < 0:
             raise MessageError(
                 f"A message requests {self.components} Gaussians along {self.rank} axes with the "

@@ -58,9 +58,7 @@ class Traffic:
 class DataHolderError(MessageError):
     """A data holder gives no valid answer.
 
-    Attributes:
-        holder: The data holder.
-        query: The query, if an answer is not finite, possibly due to the queried model.
+    `query` is the query if an answer is not finite, possibly due to the queried model.
     """
 
     def __init__(self, holder: DataHolder, reason: str, query: DataQuery | None = None) -> None:
@@ -100,14 +98,7 @@ class TrafficMeter:
     ) -> LossAnswer:
         """Asks a data holder for the loss of a model on its data, and for the gradient.
 
-        Args:
-            data_holder: The data holder.
-            model: The model.
-            seed: Seed of the data holder's draw; None requests all its data.
-            gradient: Whether to request the gradient.
-
-        Raises:
-            DataHolderError: It answers something else.
+        As the others, it raises a `DataHolderError` for an invalid answer.
         """
         return next(self.ask_losses([data_holder], [LossQuery(model, seed, gradient)]))
 
@@ -117,22 +108,21 @@ class TrafficMeter:
         """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask`."""
         return self._answers(data_holders, queries)
 
+    def ask_mean_loss(
+        self, data_holders: Sequence[DataHolder], shares: Sequence[float], model: State
+    ) -> float:
+        """Returns the weighted mean loss of a model, each on all data of a holder."""
+        queries = [LossQuery(model, None, gradient=False)] * len(data_holders)
+        answers = self.ask_losses(data_holders, queries)
+        return sum(share * answer.loss for share, answer in zip(shares, answers, strict=True))
+
     def ask_all_moments(
         self,
         data_holders: Sequence[DataHolder],
         queries: Sequence[MomentQuery],
         maps: Sequence[AffineMap],
     ) -> Iterator[dict[str, Moments]]:
-        """Asks data holders, `AT_ONCE` at the same time, for moments by one query each.
-
-        Args:
-            data_holders: The data holders.
-            queries: A query for each.
-            maps: The affine maps of the models.
-
-        Raises:
-            DataHolderError: One answers something else.
-        """
+        """Asks data holders, `AT_ONCE` at the same time, for moments of maps by one query each."""
         return self._answers(data_holders, queries, maps=maps)
 
     def ask_pooled(
@@ -144,14 +134,7 @@ class TrafficMeter:
     ) -> dict[str, Moments]:
         """Sends one query to all data holders, and returns moments of their pooled data, by map.
 
-        Args:
-            data_holders: The data holders.
-            query: The query.
-            maps: The affine maps of the model.
-            shares: Weight of each data holder's moments; 1 in all.
-
-        Raises:
-            DataHolderError: One answers something else.
+        Shares are the weights of data holders' moments, 1 in all.
         """
         pooled: dict[str, Moments] = {}
         queries = [query] * len(data_holders)
@@ -165,11 +148,7 @@ class TrafficMeter:
     def ask_mixtures(
         self, data_holders: Sequence[DataHolder], queries: Sequence[MixtureQuery]
     ) -> Iterator[StateMixture]:
-        """Asks data holders, `AT_ONCE` at the same time, for mixtures of their states.
-
-        Raises:
-            DataHolderError: One answers something else.
-        """
+        """Asks data holders, `AT_ONCE` at the same time, for mixtures of their states."""
         return self._answers(data_holders, queries)
 
     def _answers(

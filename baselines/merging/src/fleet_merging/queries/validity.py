@@ -1,14 +1,11 @@
 """Validity checks of answers, one function for each kind of query, applied where answers arrive.
 
 Answers with another name, shape or type than requested are refused, so that no observation or
-action
-is sent by mistake. (Gradients and moments still carry information about the data, and moments of a
-few rows determine the rows: this is no encryption.) Answers that no data can have are refused, too:
-moments that are not positive semidefinite, targets beyond the largest label, states beyond the
-clip.
-Robots are also compared, see `outlier`. Possible but false answers are accepted: a reversed sign,
-or
-a modest factor.
+action is sent by mistake. (Gradients and moments still carry information about the data, and
+moments of a few rows determine the rows: this is no encryption.) Answers that no data can have are
+refused, too: moments that are not positive semidefinite, targets beyond the largest label, states
+beyond the clip. Robots are also compared, see `outlier`. Possible but false answers are accepted: a
+reversed sign, or a modest factor.
 """
 
 import math
@@ -21,13 +18,7 @@ from fleet_merging.errors import MessageError
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import Moments
 from fleet_merging.moments.mixture import LIMIT, StateMixture
-from fleet_merging.queries.query import (
-    DataAnswer,
-    LossAnswer,
-    LossQuery,
-    MixtureQuery,
-    MomentQuery,
-)
+from fleet_merging.queries.query import DataAnswer, LossAnswer, LossQuery, MixtureQuery, MomentQuery
 
 LARGEST_RATIO = 1e4
 """Largest ratio of a robot's size to the others' median, or to 1, see `outlier`. Scaled inputs,
@@ -85,9 +76,6 @@ def outlier(sizes: Sequence[Sizes]) -> tuple[int, str] | None:
     A size is compared with the lower median of all, and at least with 1. So one of two or more can
     neither raise the limit nor, by small numbers, lower it below `LARGEST_RATIO`. If more than half
     send huge numbers, nobody is named.
-
-    Args:
-        sizes: Sizes of each; infinite ones are larger than any.
     """
     for name in sizes[0] if sizes else ():
         each = [own[name] for own in sizes]
@@ -102,18 +90,10 @@ def outlier(sizes: Sequence[Sizes]) -> tuple[int, str] | None:
 def checked_loss(
     answer: object, query: LossQuery, limits: Limits = NO_LIMITS
 ) -> tuple[LossAnswer, Sizes]:
-    """Returns an answer to a query for a loss, with the gradient in the order of the model.
+    """Returns an answer to a query for a loss with its sizes, the gradient in the model's order.
 
-    Args:
-        answer: The answer.
-        query: The query.
-        limits: Bounds of the data holder's answers.
-
-    Returns:
-        The answer, and its sizes.
-
-    Raises:
-        MessageError: It is no such answer, has parts that were not requested, or is not finite.
+    Raises a `MessageError` if it is no such answer, has parts that were not requested, or is not
+    finite.
     """
     if not isinstance(answer, LossAnswer) or not isinstance(answer.gradient, Mapping):
         raise MessageError(f"A data holder was asked for a loss, but answered {_kind(answer)}.")
@@ -155,20 +135,10 @@ def checked_loss(
 def checked_moments(
     answer: object, query: MomentQuery, limits: Limits = NO_LIMITS, *, maps: Sequence[AffineMap]
 ) -> tuple[dict[str, Moments], Sizes]:
-    """Returns an answer to a query for moments, in the order of the query.
+    """Returns an answer to a query for moments with its sizes, in the order of the query.
 
-    Args:
-        answer: The answer.
-        query: The query.
-        limits: Bounds of the data holder's answers.
-        maps: The affine maps of the model.
-
-    Returns:
-        The answer, and its sizes.
-
-    Raises:
-        MessageError: It is no such answer, has parts that were not requested, or is not finite. Or
-            no data have these moments.
+    Raises a `MessageError` if it is no such answer, has parts that were not requested, or is not
+    finite. Or no data have these moments.
     """
     if not isinstance(answer, dict):
         raise MessageError(f"A data holder was asked for moments, but answered {_kind(answer)}.")
@@ -257,18 +227,9 @@ def _sizes_of_data(
 def checked_mixture(
     answer: object, query: MixtureQuery, limits: Limits = NO_LIMITS
 ) -> tuple[StateMixture, Sizes]:
-    """Returns an answer to a query for a mixture.
+    """Returns an answer to a query for a mixture, and no sizes, since all its numbers have bounds.
 
-    Args:
-        answer: The answer.
-        query: The query.
-        limits: Bounds of the data holder's answers.
-
-    Returns:
-        The answer, and no sizes, since all its numbers have bounds.
-
-    Raises:
-        MessageError: It is no such answer, has more Gaussians, or no data have it.
+    Raises a `MessageError` if it is no such answer, has more Gaussians, or no data have it.
     """
     if not isinstance(answer, StateMixture):
         raise MessageError(f"A data holder was asked for a mixture, but answered {_kind(answer)}.")

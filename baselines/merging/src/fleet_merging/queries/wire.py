@@ -1,8 +1,7 @@
 """Values as bytes, at the borders of processes: named tensors, with their kind in the header.
 
 Messages are in safetensors format, which holds named tensors and no code. The kind is the only
-entry
-of the header's metadata. Within a process, values are passed as they are.
+entry of the header's metadata. Within a process, values are passed as they are.
 """
 
 import json
@@ -21,12 +20,7 @@ from fleet_merging.errors import MessageError
 from fleet_merging.moments.gate import RowGate
 from fleet_merging.moments.measurement import Moments, Target
 from fleet_merging.moments.mixture import StateMixture
-from fleet_merging.queries.query import (
-    LossAnswer,
-    LossQuery,
-    MixtureQuery,
-    MomentQuery,
-)
+from fleet_merging.queries.query import LossAnswer, LossQuery, MixtureQuery, MomentQuery
 
 Tensors = dict[str, torch.Tensor]
 
@@ -38,14 +32,10 @@ _METADATA, _KIND = "__metadata__", "kind"
 
 @dataclass(frozen=True)
 class Codec:
-    """Encoding of the values of a type.
+    """Encoding of the values of a type, which have a kind in messages.
 
-    Attributes:
-        kind: Its kind in messages.
-        type: The type.
-        pack: Returns the content of a value by name; tensors may share memory with it.
-        unpack: Returns the value of such a content, which it empties; raises `MessageError` if
-            there is no such value.
+    `pack` returns the content of a value by name; tensors may share memory with it. `unpack`
+    returns the value of such a content, which it empties, or raises a `MessageError`.
     """
 
     kind: str
@@ -82,11 +72,7 @@ def decode(message: bytes, codecs: tuple[Codec, ...] | None = None) -> Any:
 
 
 def value_of(kind: str, tensors: Tensors, codecs: tuple[Codec, ...] | None = None) -> Any:
-    """Returns the value of a kind from its content, which is emptied; see `contents`.
-
-    Raises:
-        MessageError: See `decode`.
-    """
+    """Returns the value of a kind from its content, which is emptied; see `contents`."""
     known = {codec.kind: codec for codec in codecs or QUERY_CODECS}
     if kind not in known:
         raise MessageError(f"A message is of the kind {kind!r}; known are {', '.join(known)}.")
@@ -129,15 +115,7 @@ def _kind_of(message: bytes) -> str:
 
 
 def unpacked(message: bytes, kind: str) -> Tensors:
-    """Returns the tensors of a message.
-
-    Args:
-        message: A message of any kind.
-        kind: Its kind, for the error message.
-
-    Raises:
-        MessageError: It is no message.
-    """
+    """Returns the tensors of a message; the error message calls it a `kind`."""
     try:
         return load(message)
     except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
@@ -163,8 +141,7 @@ def take_named(tensors: Tensors, prefix: str) -> Tensors:
 def take_scalar(tensors: Tensors, name: str, dtype: torch.dtype) -> torch.Tensor:
     """Removes a scalar from a message's tensors, and returns it.
 
-    Raises:
-        MessageError: There is none of this name and type.
+    Raises a `MessageError` if there is none of this name and type.
     """
     tensor = tensors.pop(name, None)
     if tensor is None or tensor.dim() or tensor.dtype != dtype:

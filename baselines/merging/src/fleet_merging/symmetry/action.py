@@ -36,17 +36,12 @@ class Layout:
 
 
 def solve(axes: Axes, shapes: Mapping[str, tuple[int, ...]]) -> Layout:
-    """Resolves every size from the shapes.
+    """Resolves every size of the axes of all parameters from their shapes.
 
     An axis with one unknown size determines it: 96 = 4 (2 q + v) with v = 8 gives q = 8.
 
-    Args:
-        axes: Axes of every parameter.
-        shapes: Shapes of the same parameters.
-
-    Raises:
-        AxisSizeError: A parameter has another number of axes, an axis has another length than its
-            names elsewhere, or the shapes do not determine a size.
+    Raises an `AxisSizeError` if a parameter has another number of axes, an axis has another length
+    than its names elsewhere, or the shapes do not determine a size.
     """
     for name, parameter_axes in axes.items():
         if len(parameter_axes) != len(shapes[name]):
@@ -182,14 +177,8 @@ def act(
 ) -> torch.Tensor:
     """Permutes every free axis of a tensor; a weight W (out, in) becomes P_out W P_in^T.
 
-    Args:
-        tensor: A tensor of any shape.
-        axes: Its axes.
-        sizes: _Sizes of all factors of the axes.
-        permutation: An element as `PermutationGroup.tensors` returns it.
-
-    Returns:
-        A new tensor of the same shape, dtype and device.
+    The sizes are of all factors of the axes. The permutation is as `PermutationGroup.tensors`
+    returns it. The result is a new tensor of the same shape, dtype and device.
     """
     for dim, axis in enumerate(axes):
         if len(axis) > 1:
@@ -212,13 +201,7 @@ def unfold(
 ) -> list[tuple[Product, torch.Tensor]]:
     """Splits a tensor along its sums, and gives every factor its own dimension.
 
-    Args:
-        tensor: A tensor of any shape.
-        axes: Its axes.
-        sizes: _Sizes of all factors of the axes.
-
-    Returns:
-        For each part the factors of its dimensions, and a view (if strides allow) of the tensor.
+    It returns for each part the factors of its dimensions, and a view (if strides allow).
     """
     for dim, axis in enumerate(axes):
         if len(axis) > 1:
@@ -237,12 +220,9 @@ def unfold(
 def reorder(
     unfolded: torch.Tensor, factors: Product, permutation: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
-    """Permutes only the dimensions that a permutation names.
+    """Permutes only the dimensions that a permutation, of any free names, has.
 
-    Args:
-        unfolded: A tensor with one dimension for each factor.
-        factors: Factors of its dimensions.
-        permutation: Values as `PermutationGroup.tensors` returns them, for any free names.
+    The tensor has one dimension for each factor.
     """
     owner_dims: dict[str, int] = {}
     for dim, factor in enumerate(factors):

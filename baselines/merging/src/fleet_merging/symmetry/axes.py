@@ -10,9 +10,8 @@ A string names a parameter's axes in order, separated by spaces, such as `"h1 h1
     (head:4 k@head)  inside each unit of `head` a separate permutation of `k`
 
 The string of a scalar is empty. A free name stands for the same permutation everywhere. A fixed
-name
-is only a readable label, with one size within its axis. Products are the patterns of `einops`, and
-free names are git-re-basin's "axes to permutation" (Ainsworth et al. 2023). Sums and owners are
+name is only a readable label, with one size within its axis. Products are the patterns of `einops`,
+and free names are git-re-basin's "axes to permutation" (Ainsworth et al. 2023). Sums and owners are
 additions of this package.
 """
 
@@ -63,8 +62,7 @@ Axis = tuple[Product, ...]
 def parse_axes(text: str) -> tuple[Axis, ...]:
     """Returns the axes of an axis string, such as `"(_gate:4 h) _in"`.
 
-    Raises:
-        AxisSyntaxError: The string cannot be read; the message shows the position.
+    Raises an `AxisSyntaxError` with the position if the string cannot be read.
     """
     tokens = [(match.group(), match.start()) for match in _TOKEN.finditer(text)]
     axes: list[Axis] = []

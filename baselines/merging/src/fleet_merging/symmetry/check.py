@@ -1,7 +1,7 @@
 """Check of a table against a model, by random permutations: Proposition 1 of the paper."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +13,19 @@ from fleet_merging.errors import (
     SymmetryWarning,
     UncoveredParameterError,
     WithoutEffectError,
+    listed,
 )
 from fleet_merging.modules import tensors_of
 from fleet_merging.symmetry.group import PermutationGroup
 from fleet_merging.symmetry.table import Symmetry, require_covered
 from fleet_merging.symmetry.trial import Outputs, SymmetryTrial, make_trial, redrawn
 
+_TOLERANCE = 1e-5
+"""Largest allowed change of the outputs, relative to the largest one or 1."""
+
 _SEEN = 1e3
 """Ratio for tested axes: the change of the outputs by a permutation of one parameter alone,
-relative
-to its change by a permutation of all."""
+relative to its change by a permutation of all."""
 
 _ROUNDING = 1e-15
 """Least change of the outputs that counts as one, in float64."""
@@ -58,7 +61,7 @@ class CheckReport:
             verb = "does" if len(self.unused) == 1 else "do"
             cautions.append(
                 f"{len(self.unused)} of {self.parameters} parameters {verb} not affect the outputs "
-                f"for this example, so their axes are not tested: {_listing(self.unused)}. Give an "
+                f"for this example, so their axes are not tested: {listed(self.unused)}. Give an "
                 "example that reaches them."
             )
         return tuple(cautions)
@@ -78,7 +81,6 @@ def check(
     *,
     output: Callable[[Any], Any] = lambda outputs: outputs,
     draws: int = 3,
-    tolerance: float = 1e-5,
     seed: int = 0,
 ) -> CheckReport:
     """Checks that random permutations change no output, and that the table is complete.
@@ -95,15 +97,11 @@ def check(
         output: Selects the outputs to compare from the model's result. A recurrent model's hidden
             state is permuted with its units, so select only the outputs.
         draws: Number of random elements.
-        tolerance: Largest allowed change, relative to the largest output or 1.
         seed: Seed of the draws.
 
-    Returns:
-        The tested and untested parameters.
-
     Raises:
-        UncoveredParameterError: A parameter or buffer is missing in the table; the message names
-            it and its layer.
+        UncoveredParameterError: A parameter or buffer is missing in the table; the message names it
+            and its layer.
         AxisSizeError: A shape does not fit its axes.
         NotInvariantError: The outputs change, are not finite, or are no function of the inputs. Or
             they do not depend on a permutation's units at all, or tied weights have different axes.
@@ -119,7 +117,7 @@ def check(
     group = symmetry.group(trial.state)
     expected = trial.run(trial.state)
     _require_usable(expected, trial.run(trial.state))
-    _test(symmetry, group, trial, expected, draws, tolerance, seed)
+    _test(symmetry, group, trial, expected, draws, seed)
     report = CheckReport(
         dict(group.sizes),
         len(symmetry.axes),
@@ -137,7 +135,6 @@ def _test(
     trial: SymmetryTrial,
     expected: Outputs,
     draws: int,
-    tolerance: float,
     seed: int,
 ) -> None:
     generator = np.random.default_rng(seed)
@@ -161,9 +158,9 @@ def _test(
                 _keep_largest(effects, name, effect)
         together = symmetry.apply(element, trial.state)
         _keep_largest(changes, "all together", _change(expected, trial.run(together)))
-    failing = {name: change for name, change in changes.items() if not change <= tolerance}
+    failing = {name: change for name, change in changes.items() if not change <= _TOLERANCE}
     if failing:
-        raise NotInvariantError(_report(symmetry, failing, tolerance))
+        raise NotInvariantError(_report(symmetry, failing))
     # If the units had no effect, any table would pass. (Units of one parameter only, such as
     # queries beside their keys, may be permuted in it without an effect.)
     idle = {
@@ -172,7 +169,11 @@ def _test(
         if len(keys) > 1 and effects[name] <= _SEEN * max(changes[name], _ROUNDING)
     }
     for name, keys in idle.items():
-        raise WithoutEffectError(_without_effect(name, keys), list(idle))
+        raise WithoutEffectError(
+            f"The outputs hardly depend on the units of {name!r} ({listed(keys)}), so any axes "
+            "would pass. Give an example that activates them, or compare more outputs.",
+            list(idle),
+        )
 
 
 def _unused(trial: SymmetryTrial, expected: Outputs, seed: int) -> tuple[str, ...]:
@@ -208,13 +209,6 @@ def _draw(group: PermutationGroup, generator: np.random.Generator) -> dict[str, 
 
 def _keep_largest(changes: dict[str, float], name: str, change: float) -> None:
     changes[name] = float(np.maximum(change, changes.get(name, 0.0)))  # preserves NaN
-
-
-def _without_effect(name: str, moved: list[str]) -> str:
-    return (
-        f"The outputs hardly depend on the units of {name!r} ({_listing(moved)}), so any axes "
-        "would pass. Give an example that activates them, or compare more outputs."
-    )
 
 
 def _require_layers_covered(symmetry: Symmetry, model: torch.nn.Module) -> None:
@@ -272,7 +266,7 @@ def _exact(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float64))
 
 
-def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) -> str:
+def _report(symmetry: Symmetry, failing: Mapping[str, float]) -> str:
     lines = []
     for name, change in failing.items():
         parameters = [
@@ -280,14 +274,9 @@ def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) 
             for parameter, text in symmetry.table().items()
             if name in symmetry.free(parameter)
         ]
-        listed = f" ({_listing(parameters)})" if parameters else ""
-        lines.append(f"{name} changes them by {change:.2g}{listed}")
+        places = f" ({listed(parameters)})" if parameters else ""
+        lines.append(f"{name} changes them by {change:.2g}{places}")
     return (
-        f"The outputs are not the same, to {tolerance:g}, under the permutations of the table: "
+        f"The outputs are not the same, to {_TOLERANCE:g}, under the permutations of the table: "
         f"{'; '.join(lines)}. Correct the axes, or fix them with a leading `_`."
     )
-
-
-def _listing(items: Sequence[str]) -> str:
-    rest = f" and {len(items) - 6} more" if len(items) > 6 else ""
-    return ", ".join(items[:6]) + rest

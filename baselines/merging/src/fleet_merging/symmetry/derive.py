@@ -17,11 +17,7 @@ from typing import Any
 
 import torch
 
-from fleet_merging.errors import (
-    DerivationError,
-    SymmetryWarning,
-    WithoutEffectError,
-)
+from fleet_merging.errors import DerivationError, SymmetryWarning, WithoutEffectError, listed
 from fleet_merging.modules import first_line, tensors_of, tied_to
 from fleet_merging.symmetry.check import CheckReport, check
 from fleet_merging.symmetry.derivation import layer_rules  # noqa: F401 (registers)
@@ -33,18 +29,13 @@ from fleet_merging.symmetry.derivation.rules import (
     Axes,
     Call,
     Shape,
+    axes_in,
     fixed,
     uniform,
     unknown,
 )
 from fleet_merging.symmetry.derivation.shape_rules import elementwise
-from fleet_merging.symmetry.derivation.units import (
-    Units,
-    fix,
-    is_fixed,
-    parts_of,
-    unify,
-)
+from fleet_merging.symmetry.derivation.units import Units, fix, is_fixed, parts_of, unify
 from fleet_merging.symmetry.table import Symmetry
 
 _UNIFORM = ("full", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_full", "new_empty",
@@ -89,13 +80,8 @@ def explain(
 ) -> Derivation:
     """Derives the table of axes of a model, with the reasons for its fixed axes.
 
-    Axes of unknown operations are fixed, so a table may have fewer permutations than there are.
-
-    Args:
-        model: A module that runs on the example; it is not changed.
-        example: Its argument, or a tuple of its arguments; a batch of a few different ones.
-        output: Selects the outputs to compare from the model's result, see `check`.
-        draws: Number of random elements with which `check` tests the table.
+    Axes of unknown operations are fixed, so a table may have fewer permutations than there are. The
+    arguments are those of `check`, which tests the table.
 
     Raises:
         DerivationError: `torch.export` cannot record the model, or it reads learned parameters
@@ -149,15 +135,7 @@ def _checked(
 
 
 def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) -> set[str]:
-    """Runs a program on axes, which unifies its parameters'.
-
-    Args:
-        program: The program, from `record`.
-        parameters: Axes of the entries of the state dict.
-
-    Returns:
-        Names of the entries that the program reads.
-    """
+    """Runs a program on axes, which unifies its parameters'; returns the names that it reads."""
     signature = program.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     mutated = {**signature.buffers_to_mutate, **getattr(signature, "parameters_to_mutate", {})}
@@ -178,7 +156,7 @@ def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) 
         elif node.op == "output":
             for result in node.args[0]:  # type: ignore[union-attr]
                 own = parameters.get(renewed.get(getattr(result, "name", ""), ""))
-                for axes in _axes_in(_evaluated(result, values)):
+                for axes in axes_in(_evaluated(result, values)):
                     for unit, former in zip(axes, own or axes, strict=True):
                         if own is None:
                             fix(unit, AN_OUTPUT)
@@ -194,8 +172,7 @@ def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) 
 def _of_node(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
     """Returns the axes of a node's results.
 
-    Raises:
-        DerivationError: Their number or sizes depend on numbers, or the node is no operation.
+    Raises a `DerivationError` if their number or sizes depend on numbers, or for no operation.
     """
     try:
         return _call(node, values)
@@ -214,7 +191,7 @@ def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
         sequence, index = node.args
         return values[sequence][index]  # type: ignore[index]
     arguments = _evaluated(list(node.args), values), _evaluated(dict(node.kwargs), values)
-    tensors = list(_axes_in(arguments))
+    tensors = list(axes_in(arguments))
     schema = getattr(node.target, "_schema", None)
     name = schema.name.partition("::")[2] if schema is not None else str(node.target)
     if name in _UNIFORM:
@@ -259,16 +236,6 @@ def _evaluated(value: Any, values: Mapping[torch.fx.Node, Any]) -> Any:
     if isinstance(value, list | tuple):
         return [_evaluated(item, values) for item in value]
     return value
-
-
-def _axes_in(value: Any) -> Iterator[Axes]:
-    if isinstance(value, Axes):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _axes_in(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _axes_in(item)
 
 
 def _needed(graph: torch.fx.Graph) -> set[torch.fx.Node]:
@@ -317,10 +284,10 @@ def _without_rule(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
                 module = name.rpartition(".")[0] or "the model"
                 found.setdefault(reason.removesuffix(WITHOUT_RULE), []).append(module)
     if found:
-        listed = (f"{name} ({', '.join(dict.fromkeys(found[name]))})" for name in found)
+        operations = (f"{name} ({', '.join(dict.fromkeys(found[name]))})" for name in found)
         yield (
             "These operations have no rule, so axes of the modules in parentheses are fixed and "
-            f"models are averaged there without alignment: {'; '.join(listed)}. If their units "
+            f"models are averaged there without alignment: {'; '.join(operations)}. If their units "
             "have no order, write the axes by hand, see `symmetry.table`."
         )
 
@@ -329,9 +296,8 @@ def _without_effect(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """Yields a caution on units that no output depends on, if there are any."""
     idle = [name for name, reasons in notes.items() if WITHOUT_EFFECT in reasons]
     if idle:
-        more = f" and {len(idle) - 6} more" if len(idle) > 6 else ""
         yield (
-            f"For this example, no output depends on some units of {', '.join(idle[:6])}{more}, so "
+            f"For this example, no output depends on some units of {listed(idle)}, so "
             "they are fixed and averaged without alignment. To align them, give an example that "
             "reaches them, or select more with `output`."
         )

@@ -57,13 +57,8 @@ class PermutationGroup:
         """Returns the fraction of units that elements move to other positions than the first does.
 
         It is taken over all other elements, names and units. It is 0 if all elements are equal, so
-        that the models keep their relative order.
-
-        Returns:
-            None if an element is soft or there are none, and 0 for a single element.
-
-        Raises:
-            PermutationError: An element is not of this group.
+        that the models keep their relative order, and for a single element. It is None if an
+        element is soft or there are none.
         """
         tensors = [self.tensors(permutation) for permutation in permutations]
         if not tensors or any(x.is_floating_point() for each in tensors for x in each.values()):
@@ -86,8 +81,8 @@ class PermutationGroup:
         Gradients flow through. Matrices need not be doubly stochastic, since an optimizer's
         iterates are not (Algorithm 1 projects them after each step).
 
-        Raises:
-            PermutationError: A name is missing or unknown, a shape differs, or indices repeat.
+        Raises a `PermutationError` if a name is missing or unknown, a shape differs, or indices
+        repeat.
         """
         missing, unknown = set(self.sizes) - set(permutation), set(permutation) - set(self.sizes)
         if missing or unknown:

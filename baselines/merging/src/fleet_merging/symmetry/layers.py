@@ -43,13 +43,10 @@ def elman(module: str, inputs: str, hidden: Sequence[str], **options: bool) -> T
 def lstm(module: str, inputs: str, hidden: Sequence[str], **options: bool) -> Table:
     """Returns the table of an `LSTM`, with gates one after another along the first axis.
 
-    Args:
-        module: Name of the module.
-        inputs: Axis of the first layer's input.
-        hidden: Name of the units of each layer, which are also the cell's; the output is the last
-            layer's.
-        options: `bias` (True) and `bidirectional` (False), as for the module. The backward units
-            of a layer "h" are "h_reverse", and its output is "h | h_reverse".
+    `inputs` is the axis of the first layer's input. `hidden` names the units of each layer, which
+    are also the cell's; the output is the last layer's. Options are `bias` (True) and
+    `bidirectional` (False), as for the module. The backward units of a layer "h" are "h_reverse",
+    and its output is "h | h_reverse".
     """
     return _recurrent(module, inputs, hidden, "_gate:4 ", **options)
 
@@ -81,17 +78,11 @@ def _recurrent(
 
 
 def conv(module: str, inputs: str, outputs: str, spatial: int = 2, bias: bool = True) -> Table:
-    """Returns the table of a `Conv1d`, `Conv2d` or `Conv3d`.
+    """Returns the table of a `Conv1d`, `Conv2d` or `Conv3d`, by its number of spatial dimensions.
 
-    Its parameters are weight (out, in, kernel ...) and bias (out). A linear layer after `Flatten`
-    has the input "c _hw", since the pixels of a channel are contiguous.
-
-    Args:
-        module: Name of the module.
-        inputs: Axis of its input channels.
-        outputs: Axis of its output channels.
-        spatial: Number of spatial dimensions, 1 to 3.
-        bias: Whether it has a bias.
+    Its parameters are weight (out, in, kernel ...) and bias (out). Axes are those of channels. A
+    linear layer after `Flatten` has the input "c _hw", since the pixels of a channel are
+    contiguous.
     """
     weight = f"{_axis(outputs)} {_axis(inputs)}{' _' * spatial}"
     return {f"{module}.weight": weight} | ({f"{module}.bias": _axis(outputs)} if bias else {})
@@ -114,21 +105,14 @@ def grouped(groups: str, units: str) -> str:
     """Returns the axis "groups units@groups": reordered groups, with reordered units inside each.
 
     Such is the axis of channels of a `GroupNorm`, in every parameter that has it. Exceptions are a
-    single group, and groups of one channel.
-
-    Args:
-        groups: Name of the groups, with their number if shapes do not determine it: "head:4".
-        units: Name of the units inside.
+    single group, and groups of one channel. Groups have their number if shapes do not determine it:
+    "head:4".
     """
-    return f"{groups} {units}@{_name(groups)}"
+    return f"{groups} {units}@{groups.partition(':')[0]}"
 
 
 def mlp(modules: Sequence[str], axes: Sequence[str], bias: bool = True) -> Table:
-    """Returns the table of consecutive `Linear` modules; axes[i] is the input of modules[i].
-
-    Raises:
-        AxisSyntaxError: The number of axes is not the number of the modules plus one.
-    """
+    """Returns the table of consecutive `Linear` modules; axes[i] is the input of modules[i]."""
     if len(axes) != len(modules) + 1:
         raise AxisSyntaxError(
             f"{len(modules)} consecutive modules, {', '.join(modules)}, have {len(modules) + 1} "
@@ -189,17 +173,9 @@ def attention(
 ) -> Table:
     """Returns the table of an attention layer made of four `Linear` modules.
 
-    Args:
-        query: Name of the queries' module, with the input `residual`.
-        key: Name of the keys' module, with the input `memory`, or `residual` if that is None.
-        value: Name of the values' module, with the keys' input.
-        output: Name of the output's module, which writes to `residual`.
-        heads: Number of heads, each a range of neighboring units.
-        head: Name of the heads' permutation; "_head" fixes them.
-        units: See `multihead_attention`.
-        residual: Axis of the residual stream.
-        memory: Axis of the input of keys and values in cross-attention.
-        bias: Whether the modules have biases.
+    Queries read `residual`, to which the output writes, and keys and values read `memory` in
+    cross-attention. Each head is a range of neighboring units. See `multihead_attention` for the
+    rest.
     """
     qk, v = _units(head, heads, units)
     return (
@@ -216,37 +192,24 @@ def transformer_encoder_layer(
     prefix: str,
     residual: str = "_residual",
     units: bool = True,
-    bias: bool = True,
 ) -> Table:
     """Returns the table of a `TransformerEncoderLayer`, with its norms first or last.
 
-    Args:
-        module: Name of the module.
-        heads: Number of heads.
-        prefix: Prefix of its permutations: "{prefix}.head", ".qk", ".v", and ".h" of the
-            feedforward part.
-        residual: Axis of the residual stream, the same for all layers.
-        units: Whether units inside heads are free.
-        bias: Whether it has biases.
+    Its permutations are "{prefix}.head", ".qk" and ".v", free if `units` is true, and ".h" of the
+    feedforward part. The axis of the residual stream is the same for all layers.
     """
     inner = (f"{prefix}.qk", f"{prefix}.v") if units else None
     return (
-        multihead_attention(
-            f"{module}.self_attn", heads, f"{prefix}.head", inner, residual, bias=bias
-        )
-        | linear(f"{module}.linear1", residual, f"{prefix}.h", bias)
-        | linear(f"{module}.linear2", f"{prefix}.h", residual, bias)
-        | layer_norm(f"{module}.norm1", residual, bias=bias)
-        | layer_norm(f"{module}.norm2", residual, bias=bias)
+        multihead_attention(f"{module}.self_attn", heads, f"{prefix}.head", inner, residual)
+        | linear(f"{module}.linear1", residual, f"{prefix}.h")
+        | linear(f"{module}.linear2", f"{prefix}.h", residual)
+        | layer_norm(f"{module}.norm1", residual)
+        | layer_norm(f"{module}.norm2", residual)
     )
 
 
 def _axis(text: str) -> str:
     return text if len(text.split()) == 1 else f"({text})"
-
-
-def _name(text: str) -> str:
-    return text.partition(":")[0]
 
 
 def _units(head: str, heads: int, units: tuple[str, str] | None) -> tuple[str, str]:

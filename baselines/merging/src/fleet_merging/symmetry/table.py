@@ -48,6 +48,9 @@ _SHAPE_REMEDIES = (
 class Symmetry:
     """The axes of every parameter and buffer of a kind of model.
 
+    Methods that read a model raise an `UncoveredParameterError` if its parameters are not the
+    table's, and an `AxisSizeError` if a shape does not fit its axes.
+
     Attributes:
         axes: Axes by the names of the state dict; `Symmetry.of` reads them from strings.
     """
@@ -97,8 +100,7 @@ class Symmetry:
     def owners(self) -> dict[str, str]:
         """Returns the owner of each free name with an owner.
 
-        Raises:
-            AxisSyntaxError: A name has two owners, or an owner in one parameter only.
+        Raises an `AxisSyntaxError` if a name has two owners, or an owner in one parameter only.
         """
         owners: dict[str, tuple[str | None, str]] = {}
         for name, axes in self.axes.items():
@@ -119,12 +121,7 @@ class Symmetry:
         return inner
 
     def group(self, state: State) -> PermutationGroup:
-        """Returns the free permutations of a model, with their sizes.
-
-        Raises:
-            UncoveredParameterError: The model and the table have different parameters.
-            AxisSizeError: A shape does not fit its axes.
-        """
+        """Returns the free permutations of a model, with their sizes."""
         return self._layout(state)[1]
 
     def apply(self, permutation: Permutation, state: State) -> dict[str, torch.Tensor]:
@@ -139,8 +136,6 @@ class Symmetry:
             New tensors of the same names, shapes, dtypes and devices, without shared memory.
 
         Raises:
-            UncoveredParameterError: The model and the table have different parameters.
-            AxisSizeError: A shape does not fit its axes.
             PermutationError: The permutation is not of this model's group, or is soft on integers.
         """
         layout, group = self._layout(state)
@@ -160,13 +155,8 @@ class Symmetry:
     def unfold(self, state: State) -> list[tuple[Product, torch.Tensor]]:
         """Returns every floating-point tensor with one dimension for each factor of its axes.
 
-        Returns:
-            Factors and views, in the table's order, since files order state dicts at random. A
-            tensor with a sum along an axis is split into its parts.
-
-        Raises:
-            UncoveredParameterError: The model and the table have different parameters.
-            AxisSizeError: A shape does not fit its axes.
+        Factors and views are in the table's order, since files order state dicts at random. A
+        tensor with a sum along an axis is split into its parts.
         """
         layout, _ = self._layout(state)
         return [
@@ -177,12 +167,7 @@ class Symmetry:
         ]
 
     def sized_axes(self, state: State) -> dict[str, tuple[Axis, ...]]:
-        """Returns the axes of all parameters with the sizes of all factors, by name.
-
-        Raises:
-            UncoveredParameterError: The model and the table have different parameters.
-            AxisSizeError: A shape does not fit its axes.
-        """
+        """Returns the axes of all parameters with the sizes of all factors, by name."""
         layout, _ = self._layout(state)
 
         def sized(product: Product, block: tuple[int, ...]) -> Product:
@@ -262,11 +247,7 @@ def parse_table(text: str) -> Symmetry:
 
 
 def require_covered(symmetry: Symmetry, state: State) -> None:
-    """Raises an error unless a table has exactly the parameters of a model.
-
-    Raises:
-        UncoveredParameterError: They differ; the message names every difference.
-    """
+    """Raises an `UncoveredParameterError` unless a table has exactly the parameters of a model."""
     require_tensors(state)
     uncovered = [name for name in state if name not in symmetry.axes]
     absent = [name for name in symmetry.axes if name not in state]
@@ -285,11 +266,7 @@ def require_covered(symmetry: Symmetry, state: State) -> None:
 
 
 def require_tensors(state: State) -> None:
-    """Raises an error unless a model holds nothing but tensors.
-
-    Raises:
-        UncoveredParameterError: It holds others; the message names the entry.
-    """
+    """Raises an `UncoveredParameterError` unless a model holds nothing but tensors."""
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
             raise UncoveredParameterError(
@@ -299,12 +276,7 @@ def require_tensors(state: State) -> None:
 
 
 def require_alike(states: Sequence[State]) -> None:
-    """Raises an error unless all models have the same names, shapes and dtypes.
-
-    Raises:
-        UncoveredParameterError: One holds something other than tensors.
-        ModelMismatchError: They differ; the message names the first model that does, and where.
-    """
+    """Raises a `ModelMismatchError` unless all models have the same names, shapes and dtypes."""
     for state in states:
         require_tensors(state)
     for index, state in enumerate(states[1:], start=1):

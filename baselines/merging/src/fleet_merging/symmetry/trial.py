@@ -1,12 +1,10 @@
 """Weights for the test of a table: a copy's, scaled so that its activations keep their size.
 
 A table holds at all weights, or is false, so the test may choose them. A new network's weights are
-a
-bad choice. A BatchNorm's ones and zeros are the same in any order. In a deep network with shrinking
-activations, the outputs hide the effects of early layers. So all weights are changed a little. Each
-layer is scaled to outputs of size 1 on the example, as in Mishkin and Matas 2016, "All you need is
-a
-good init".
+a bad choice. A BatchNorm's ones and zeros are the same in any order. In a deep network with
+shrinking activations, the outputs hide the effects of early layers. So all weights are changed a
+little. Each layer is scaled to outputs of size 1 on the example, as in Mishkin and Matas 2016, "All
+you need is a good init".
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +16,7 @@ from torch import nn
 
 from fleet_merging.modules import (
     as_arguments,
+    cast,
     copied,
     load_tensors,
     tensors_in,
@@ -53,11 +52,7 @@ def make_trial(
 ) -> SymmetryTrial:
     """Returns a trial, in float64 if the model supports that; the model itself is not changed.
 
-    Args:
-        model: The model.
-        example: Its argument, or a tuple of its arguments.
-        output: Selects the outputs to compare from the model's result.
-        seed: Seed of the change of the weights.
+    The seed is of the change of the weights. Other arguments are as for `check`.
     """
     try:
         return _trial(model, example, output, seed, torch.float64)
@@ -91,9 +86,9 @@ def _trial(
     dtype: torch.dtype | None,
 ) -> SymmetryTrial:
     trial = copied(model)
-    trial = trial if dtype is None else trial._apply(lambda each: _cast(each, dtype))
+    trial = trial if dtype is None else trial._apply(lambda each: cast(each, dtype))
     arguments = as_arguments(example)
-    inputs = [_cast(argument, dtype) for argument in arguments]
+    inputs = [cast(argument, dtype) for argument in arguments]
 
     @torch.no_grad()
     def run(state: State) -> Outputs:
@@ -130,50 +125,6 @@ def _trial(
         _scale_layers(trial, inputs)
     state = {name: value.detach().clone() for name, value in tensors_of(trial).items()}
     return SymmetryTrial(run, sensitive, state, tied_to(trial))
-
-
-def faulty_output(
-    model: nn.Module, state: State, arguments: tuple[Any, ...], output: Callable[[Any], Any]
-) -> str | None:
-    """Returns the place of outputs that are not finite; None if all are finite.
-
-    Args:
-        model: The model, which is not changed.
-        state: The weights.
-        arguments: Its arguments.
-        output: Selects the outputs to check from the model's result.
-
-    Returns:
-        The kind and name of the first module with such outputs.
-    """
-    trial, found = copied(model), list[str]()
-    load_tensors(trial, state)
-
-    def run() -> bool:
-        with torch.no_grad(), uncompiled():
-            try:
-                return _finite(output(trial(*arguments)))
-            except RuntimeError:  # the example is of another precision, as `check` allows
-                exact = (_cast(each, torch.float64) for each in arguments)
-                return _finite(output(trial.double()(*exact)))
-
-    def note(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, arguments: Any, outputs: Any) -> None:
-            if not _finite(outputs):
-                found.append(f"the {type(module).__name__} {name}".strip())
-
-        return hook
-
-    if run():
-        return None
-    for name, module in trial.named_modules():
-        module.register_forward_hook(note(name))
-    run()
-    return (found or ["the model"])[0]
-
-
-def _finite(outputs: Any) -> bool:
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors_in(outputs))
 
 
 def _scale_layers(model: nn.Module, inputs: list[Any]) -> None:
@@ -220,15 +171,3 @@ def _projection(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the sum of a tensor with different factors, since some sums are constant."""
     tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     return (tensor.flatten() * torch.arange(1.0, tensor.numel() + 1).to(tensor)).sum()
-
-
-def _cast(value: Any, dtype: torch.dtype | None) -> Any:
-    if isinstance(value, torch.Tensor):
-        if dtype is None or not (value.is_floating_point() or value.is_complex()):
-            return value
-        return value.to(dtype.to_complex() if value.is_complex() else dtype)
-    if isinstance(value, Mapping):
-        return {name: _cast(item, dtype) for name, item in value.items()}
-    if type(value) in (tuple, list):  # not a named tuple, which has another constructor
-        return type(value)(_cast(item, dtype) for item in value)
-    return value

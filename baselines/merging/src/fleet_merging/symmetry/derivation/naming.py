@@ -26,13 +26,9 @@ Rows = Mapping[str, Sequence[list[list[Units]]]]
 def written(
     parameters: Mapping[str, Sequence[Units]],
 ) -> tuple[dict[str, tuple[Axis, ...]], dict[str, Units]]:
-    """Returns a table of axes, without permutations that a table cannot express, and its units.
+    """Returns a table of axes by parameter, and its free units by their names.
 
-    Args:
-        parameters: The axes of each parameter.
-
-    Returns:
-        The table, and the free units by their names in it.
+    It is without permutations that a table cannot express.
     """
     rows, former = _rows(parameters), None
     while former != _signature(rows) or not _settle(rows):

@@ -55,10 +55,8 @@ def record(
 ) -> torch.export.ExportedProgram:
     """Records the operations of a copy of a model in evaluation mode.
 
-    Raises:
-        DerivationError: They depend on numbers of the arguments, or are not PyTorch's; the message
-            names the module and the operation.
-        MergeError: The model is quantized or has no values, or cannot be copied.
+    Raises a `DerivationError`, with the module and the operation, if operations depend on numbers
+    of the arguments, or are not PyTorch's.
     """
     require_dense(model.state_dict(), f"The {type(model).__name__}")
     known = _KnownValues()

@@ -14,7 +14,6 @@ from fleet_merging.symmetry.derivation.units import (
     cut,
     fix,
     parts_of,
-    regroup,
     restrict,
     unify,
 )
@@ -55,7 +54,7 @@ class Call:
     @property
     def tensors(self) -> list[Axes]:
         """All tensors among the arguments."""
-        return list(_tensors(list(self.arguments.values())))
+        return list(axes_in(self.arguments))
 
     def dim(self, value: int | None, axes: Sequence[Units]) -> int:
         """Returns an index of an axis that is not negative."""
@@ -162,18 +161,10 @@ def contract(letters: str, *tensors: Sequence[Units]) -> list[Units]:
 def mix(axes: Sequence[Units], dims: Sequence[int], keep: bool = False) -> list[Units]:
     """Treats all units along some axes alike, as a mean or a softmax does.
 
-    Args:
-        axes: Sequence[Units] of the tensor.
-        dims: Indices of the axes.
-        keep: Whether the result has these axes, unlike a sum's.
+    With `keep`, the result has these axes, unlike a sum's.
     """
     confine_to_each_other([unit for dim, unit in enumerate(axes) if dim not in dims])
     return list(axes) if keep else [Units(1) if i in dims else unit for i, unit in enumerate(axes)]
-
-
-def reshaped(axes: Sequence[Units], shape: Shape, reason: str) -> list[Units]:
-    """Returns the axes of the same entries in another shape."""
-    return regroup(axes, list(shape), reason)
 
 
 def sliced(axes: Sequence[Units], dim: int, start: int, stop: int) -> list[Units]:
@@ -204,9 +195,12 @@ def fix_dims(axes: Sequence[Units], dims: Sequence[int], call: Call) -> list[Uni
     return [Units(sizes[i], call.reason) if i in dims else unit for i, unit in enumerate(axes)]
 
 
-def _tensors(value: Any) -> Iterator[Axes]:
+def axes_in(value: Any) -> Iterator[Axes]:
+    """Yields the axes of all tensors in nested mappings, lists and tuples."""
     if isinstance(value, Axes):
         yield value
+    elif isinstance(value, Mapping):
+        yield from axes_in(list(value.values()))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _tensors(item)
+            yield from axes_in(item)

@@ -9,7 +9,6 @@ from fleet_merging.symmetry.derivation.rules import (
     fix_dims,
     fixed,
     mix,
-    reshaped,
     rule,
     sliced,
     unknown,
@@ -20,6 +19,7 @@ from fleet_merging.symmetry.derivation.units import (
     confine_to_each_other,
     fix,
     product,
+    regroup,
 )
 
 
@@ -44,7 +44,7 @@ def _broadcast_tensors(call: Call) -> list[list[Units]]:
 @rule("view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze",
       "squeeze_dims")  # fmt: skip
 def _reshape(call: Call) -> list[list[Units]]:
-    return [reshaped(call["self"], call.shapes[0], call.reason)]
+    return [regroup(call["self"], call.shapes[0], call.reason)]
 
 
 @rule("permute", "transpose", "t", "movedim", "moveaxis", "mT")
@@ -70,12 +70,9 @@ def _expand(call: Call) -> list[list[Units]]:
 
 
 def _expanded(axes: Sequence[Units], shape: Shape) -> list[Units]:
-    return _repeated([*[Units(1)] * (len(shape) - len(axes)), *axes], shape)
-
-
-def _repeated(axes: Sequence[Units], shape: Shape) -> list[Units]:
     result: list[Units] = []
-    for unit, size in zip(axes, shape, strict=True):
+    new = [Units(1)] * (len(shape) - len(axes))
+    for unit, size in zip([*new, *axes], shape, strict=True):
         result.append(unit if unit.size == size else Units(size, within=result))
     return result
 

@@ -10,8 +10,7 @@ split into ranges, such as queries, keys and values, the inner ones become a `fa
 member for each range.
 
 Every step leaves a subgroup of the permutations before it. So a lack of knowledge about an
-operation
-costs freedom, never correctness.
+operation costs freedom, never correctness.
 """
 
 from collections import Counter
@@ -253,12 +252,7 @@ def _unify_products(one: Units, other: Units) -> None:
 
 
 def split(unit: Units, outer: int) -> tuple[Units, Units]:
-    """Splits units, no product, into a product of outer units and the rest.
-
-    Args:
-        unit: The units.
-        outer: Number of outer units, which divides theirs.
-    """
+    """Splits units, no product, into a product of outer units, of this number, and the rest."""
     unit = tie(unit)
     inner = unit.size // outer
     if unit.product:
@@ -281,10 +275,7 @@ def split(unit: Units, outer: int) -> tuple[Units, Units]:
 def regroup(units: Sequence[Units], sizes: Sequence[int], reason: str) -> list[Units]:
     """Reshapes: returns axes of the given lengths that hold the same entries in the same order.
 
-    Args:
-        units: The axes.
-        sizes: The lengths.
-        reason: Why all are fixed if the lengths do not divide one another.
+    If the lengths do not divide one another, all are fixed for a reason.
     """
     rest = [factor for unit in units for factor in factors(unit) if factor.size > 1]
     result = []
