@@ -185,12 +185,13 @@ def measure_mixture(
     first, rest, axes = clusters(episodes, count, seed, rank)
     size = first[0][0].shape[1] // (1 if consecutive else 2)
     parts = [pairs[:, :size] for pairs, _ in (*first, *rest)]
+    covariances = [torch.cov(part.T, correction=0).view(size, size) for part in parts]
     total = sum(map(len, parts))
     return StateMixture(
         len(first),
         torch.tensor([len(part) / total for part in parts]),
         torch.stack([part.mean(0) for part in parts]).float(),
-        torch.stack([_even(torch.cov(part.T, correction=0)) for part in parts]).float(),
+        torch.stack(list(map(_even, covariances))).float(),
         axes,
         consecutive,
     )
