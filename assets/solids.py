@@ -151,7 +151,7 @@ def frusta(
     hydroelastic margin, and where four or more meet, at an apex or along a diagonal that rounding
     has bent, it fails with "a mesh field element was degenerate".
 
-    Arguments are those of `section_loft`. Sides stay plane when they are written with 1 or 2 corner
+    Arguments are as in `section_loft`. Sides stay plane when they are written with 1 or 2 corner
     points, see `Section.outline`.
 
     Raises:

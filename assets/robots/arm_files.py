@@ -299,7 +299,7 @@ def build_program(
     """Returns the program `python -m fleet_tools.assets.robots.ROBOT.build`.
 
     Args:
-        robot: The arm; its name is that of its folder in `assets/robots/`.
+        robot: The arm, named as its folder in `assets/robots/`.
         meshes: Returns visual meshes by the stem of their file in `meshes/`.
         urdfs: Visual geometry and URI of the meshes, see `urdf_text`, by name of the URDF file.
     """

@@ -56,7 +56,7 @@ def import_jointed(
 ) -> JointedModel:
     """Makes an object of two meshes, in one unit and in the same axes, that a joint connects.
 
-    The settings have mass and keypoints of the base, the joint those of the part that moves.
+    The settings are of the base, and the joint has mass and keypoints of the part that moves.
 
     Raises:
         ConfigError: A part cannot be imported, or the two do not fit together.

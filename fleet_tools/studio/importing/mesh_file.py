@@ -182,7 +182,7 @@ def check_size(kind: Kind, family: str, length: float, scale: float) -> None:
     """Refuses models that are too large or too small to be simulated with the others.
 
     Raises:
-        ConfigError: The model is so; arguments are those of `size_warnings`.
+        ConfigError: The model is so; `size_warnings` has the same arguments.
     """
     low, high = POSSIBLE
     if not within(length, POSSIBLE):

@@ -38,7 +38,7 @@ def principal_axes(surface: Solid) -> np.ndarray:
 def _samples(surface: Solid) -> tuple[np.ndarray, np.ndarray]:
     """Returns points (n, 3) and weights (n,) that have the first two moments of a surface.
 
-    The middles of a triangle's sides, with a third of its area each, have those of the triangle.
+    The middles of a triangle's sides, with a third of its area each, have the triangle's.
     """
     corners = surface.vertices[surface.triangles]
     middles = (corners + np.roll(corners, 1, axis=1)) / 2

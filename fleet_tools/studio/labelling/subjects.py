@@ -340,7 +340,7 @@ def find_example(identity: Identity, task: str | None = None) -> Example | None:
     """Returns a labelled model of a family; None if there is no other.
 
     It is the first one of the package. Of a user's own family it is the first one that can be read
-    in the folder of models of a task, given by name or path, or in that of the labelled model.
+    in the folder of models of a task, given by name or path, or in the labelled model's.
     """
     return _generated(identity) or next(_neighbours(identity, task), None)
 

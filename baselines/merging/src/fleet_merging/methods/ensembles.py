@@ -91,7 +91,9 @@ def density_gated_ensemble(problem: MergeProblem, *, sharpness: float = SHARPNES
     returns=ENSEMBLE,
     asks="moments of states; then with labels, of all networks",
 )
-def gated_refit(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:
+def gated_refit(
+    problem: MergeProblem, *, sharpness: float = SHARPNESS, ridge: float = _RIDGE
+) -> MergeResult:
     """Weighs models by densities, with last layers fitted together by least squares.
 
     Each data holder is asked twice. The first query is for the moments of its model's inputs, as in
@@ -101,6 +103,7 @@ def gated_refit(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> Merge
     Args:
         problem: The models, their data holders with labels, and affine maps.
         sharpness: Power of the densities, above 0.
+        ridge: Weight of the models' own last layers.
 
     Raises:
         MergeError: Data holders or affine maps are missing, `sharpness` is not above 0, or the last
@@ -113,7 +116,7 @@ def gated_refit(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> Merge
     last = problem.affine_maps[-1]
     pooled = _moments_of_all(problem, meter, gate)
     matrices = [last.matrix(model) for model in problem.models]
-    parts, common = _fitted(pooled, matrices, torch.zeros_like(matrices[0][:, -1:]), _RIDGE)
+    parts, common = _fitted(pooled, matrices, torch.zeros_like(matrices[0][:, -1:]), ridge)
     # The weights of the gate sum to 1.
     parts = [torch.cat([part[:, :-1], part[:, -1:] + common], 1) for part in parts]
     return MergeResult(_with_matrices(problem, parts), traffic=meter.traffic, gate=gate)

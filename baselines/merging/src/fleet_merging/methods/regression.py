@@ -185,7 +185,7 @@ def fitted(
 ) -> dict[str, torch.Tensor]:
     """Returns the merged model with one map fitted on the data of all holders.
 
-    The map's inputs are measured in the merged model. Targets "outputs" are those of its teachers,
+    The map's inputs are measured in the merged model. Targets "outputs" are its teachers',
     one for each holder; other targets need no teachers. The ridge is the weight of the former
     matrix.
     """

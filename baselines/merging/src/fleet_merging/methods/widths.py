@@ -84,7 +84,7 @@ class ResultForm:
     def of(cls, problem: MergeProblem, width: int | None) -> "ResultForm":
         """Returns the form of a problem's result.
 
-        Hidden layers have the units of a `width`, or else those of `resized`, or of the models.
+        Hidden layers have the units of a `width`, or else of `resized`, or of the models.
         Raises a `MergeError` if no architecture of this width is known, or it is of another kind.
         """
         models, symmetry = problem.models, problem.symmetry

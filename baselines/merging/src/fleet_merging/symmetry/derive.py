@@ -81,7 +81,7 @@ def explain(
     """Derives the table of axes of a model, with the reasons for its fixed axes.
 
     Axes of unknown operations are fixed, so a table may have fewer permutations than there are. The
-    arguments are those of `check`, which tests the table.
+    arguments are as in `check`, which tests the table.
 
     Raises:
         DerivationError: `torch.export` cannot record the model, or it reads learned parameters

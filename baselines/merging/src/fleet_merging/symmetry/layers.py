@@ -80,7 +80,7 @@ def _recurrent(
 def conv(module: str, inputs: str, outputs: str, spatial: int = 2, bias: bool = True) -> Table:
     """Returns the table of a `Conv1d`, `Conv2d` or `Conv3d`, by its number of spatial dimensions.
 
-    Its parameters are weight (out, in, kernel ...) and bias (out). Axes are those of channels. A
+    Its parameters are weight (out, in, kernel ...) and bias (out). Axes are of channels. A
     linear layer after `Flatten` has the input "c _hw", since the pixels of a channel are
     contiguous.
     """
