@@ -475,8 +475,7 @@ def _attacked_mixture(
 ) -> tuple[Score, dict[str, Any]]:
     """Attacks by the density of an episode's states or pairs of them, and by the nearest mean."""
     ((query, mixture),) = upload.answers
-    size = mixture.means.shape[1]
-    n = size // (1 + mixture.consecutive)
+    n, size = mixture.coordinates, mixture.means.shape[1]
     axes = np.eye(n) if mixture.axes is None else mixture.axes.double().numpy()
     means, weights = mixture.means.double().numpy(), mixture.weights.double().log().numpy()
     ridge = _ridge(plan.config)

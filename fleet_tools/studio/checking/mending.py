@@ -49,7 +49,7 @@ def with_meshes(
         file: SDFormat or URDF file.
         meshes: Paths for the collision shapes by the name of their link, in the file's order; None
             for one that stays.
-        inertias: Mass properties by link, which replace those that Drake computes from shapes.
+        inertias: Mass properties by link. They replace Drake's, which are computed from shapes.
 
     Raises:
         ConfigError: A link has another number of collision shapes.

@@ -171,7 +171,7 @@ def scale_of(config: Config, factors: Factors, adapter: State) -> float:
 def require_known(config: Config) -> None:
     """Raises a `MergeError` unless the meaning of all fields of a configuration is known.
 
-    Unknown are other kinds of adapters, and those that change the model's initial weights.
+    It refuses other kinds of adapters, and adapters that change the model's initial weights.
     """
     kind = str(config.get("peft_type", "LORA")).rpartition(".")[2].upper()
     if kind != "LORA":

@@ -1,4 +1,4 @@
-"""Mixtures of states or consecutive states: what is drawn from them, who gives and takes them."""
+"""Mixtures of states, or of pairs of states: drawing from them, asking for them, and lies."""
 
 from dataclasses import replace
 from typing import Any

@@ -198,11 +198,9 @@ def _measured(
     """Asks each data holder for a mixture of its states, or of a model's features of them."""
     holders = required(problem, "data_holders")
     of_features = (0, None) if problem.encoders is None else (rank, encoding)
+    seeds = [content_seed(problem.seed, 3, digest(model)) for model in problem.models]
     queries = [
-        MixtureQuery(
-            count, content_seed(problem.seed, 3, digest(model)), *of_features, problem.with_memory
-        )
-        for model in problem.models
+        MixtureQuery(count, seed, *of_features, consecutive=problem.with_memory) for seed in seeds
     ]
     found = list(meter.ask_mixtures(holders, queries))
     size = problem.state_size or mode(each.size for each in found)  # robust to a false one

@@ -61,10 +61,11 @@ class StateMixture:
     @property
     def size(self) -> int:
         """Number of numbers of a state."""
-        return self._coordinates if self.axes is None else len(self.axes)
+        return self.coordinates if self.axes is None else len(self.axes)
 
     @property
-    def _coordinates(self) -> int:
+    def coordinates(self) -> int:
+        """Number of coordinates of a state, n."""
         return self.means.shape[1] // (1 + self.consecutive)
 
     @property
@@ -86,7 +87,7 @@ class StateMixture:
         changes = [self._change(index) for index in range(len(self.weights))]
         for _ in range(1, steps):
             now = states[-1]
-            noise = torch.randn(count, self._coordinates, generator=generator).double()
+            noise = torch.randn(count, self.coordinates, generator=generator).double()
             after = torch.zeros_like(now)
             for index, (offset, matrix, root) in enumerate(changes):
                 rows = chosen == index
@@ -104,8 +105,8 @@ class StateMixture:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns coordinates of first states of Gaussians, (count, n), and their Gaussians."""
         chosen = torch.multinomial(weights, count, replacement=True, generator=generator)
-        noise = torch.randn(count, self._coordinates, generator=generator).double()
-        drawn = torch.zeros(count, self._coordinates, dtype=torch.float64)
+        noise = torch.randn(count, self.coordinates, generator=generator).double()
+        drawn = torch.zeros(count, self.coordinates, dtype=torch.float64)
         for index in range(len(weights)):
             rows = chosen == index
             mean, covariance = self._of_states(index)
@@ -113,12 +114,12 @@ class StateMixture:
         return drawn, chosen
 
     def _of_states(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        n = self._coordinates
+        n = self.coordinates
         return self.means[index, :n].double(), self.covariances[index, :n, :n].double()
 
     def _range(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns the least and the largest numbers of states within reach of any Gaussian."""
-        n = self._coordinates
+        n = self.coordinates
         means = self.means[:, :n].double()
         variances = self.covariances.diagonal(dim1=1, dim2=2)[:, :n].double()
         reach = _REACH * variances.clamp(min=0).sqrt()
@@ -147,7 +148,7 @@ class StateMixture:
 
     def _change(self, index: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Returns b, A and F of the next state A x + b + F noise of a Gaussian."""
-        n, covariance = self._coordinates, self.covariances[index].double()
+        n, covariance = self.coordinates, self.covariances[index].double()
         now, both = covariance[:n, :n], covariance[:n, n:]
         change = both - now
         ridge = _RIDGE * float(now.diagonal().mean()) + 1e-9
