@@ -143,6 +143,7 @@ class Fleets:
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
+        self._last: FleetPlan | None = None  # runs that differ only in budget follow each other
         torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
 
     def plan(self, run: Run) -> PlannedFleet:
@@ -204,7 +205,9 @@ class Fleets:
         if plan.is_central:
             found = measured(self._learned(plan, folder / plan.folder), plan.arm)
             return found | self._retained(plan, folder)
-        fleet = FleetPlan.of(plan.config)
+        if self._last is None or self._last.config != plan.config:
+            self._last = FleetPlan.of(plan.config)
+        fleet = self._last
         report = self._train(plan, fleet, folder)
         lines = self._experiment.lines
         if lines is None or plan.aligner is None:
