@@ -92,7 +92,8 @@ class TrainingConfig(OptionGroup):
     images: ImageAugmentation = ImageAugmentation()
     """Augmentation of colour images."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of the computation; weights and sums are in float32 in any case."""
+    """Precision of the computation; weights and sums are in float32 in any case. On processors
+    without AVX-512 or AMX, bfloat16 is many times slower."""
     compile: bool = False
     """Compile the network by torch.compile: minutes at the start, for faster steps on a GPU."""
     seed: Seed = 0
