@@ -190,7 +190,11 @@ def _section(row: PaperRow, root: Path) -> dict[str, Any]:
         "missing": [each for each in row.shown if each not in [shown for shown, *_ in stored]],
         "first": [_first(*each) for each in stored if each[0].first],
         "sizes": {"the paper": row.size, **sizes} if row.size or sizes else {},
-        "tables": [table for each in stored for table in _tables(*each)],
+        "tables": [
+            (f"{title} ({shown.link})" if len(stored) > 1 else title, lines)
+            for shown, *rest in stored
+            for title, lines in _tables(shown, *rest)
+        ],
     }
 
 
@@ -223,9 +227,11 @@ def _tables(
         columns = [(value or _name(measure), value, table.entry) for value in values]
         if measure != "bytes" and "bytes" in shown.measures:
             columns += beside
-        varies = f", by `{experiment.vary}`" if experiment.vary else ""
+        title = table.title.partition(" (")[0]  # the page says which intervals
+        if experiment.vary:
+            title += f", by {_name(experiment.vary)}"
         lines = grid(columns, shown.arms, rows, without_empty=True)
-        yield f"{table.title}{varies} ({shown.link})", lines
+        yield title, lines
 
 
 def sizes_of(experiment: Experiment, result: Mapping[str, Any]) -> dict[str, str]:
