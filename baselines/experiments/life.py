@@ -72,10 +72,12 @@ def success_by_month(experiment: Experiment, cells: Sequence[Mapping[str, Any]])
 def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
     """Returns the measures of a life.
 
-    R[month][task] is the matrix of success rates. Transfers are means as in Lopez-Paz and Ranzato,
-    "Gradient Episodic Memory for Continual Learning", 2017. Backward: R[last] - R[first] over tasks
-    that are not forgotten, where first is the first month with a robot of the task. Forward:
-    R[first - 1] over the tasks of robots that arrived after the first month.
+    R[month][task] is the matrix of success rates. Transfers are means over tasks (Lopez-Paz and
+    Ranzato, "Gradient Episodic Memory for Continual Learning", 2017). Backward: R[last] - R[first]
+    over tasks that are not forgotten, where first is the first month with a robot of the task.
+    Forward: R[first - 1] over the tasks of robots that arrived after the first month; the success
+    of initial weights, which the paper subtracts, is not subtracted. Shared and personal policies
+    are compared in the tasks of the robots that are there in the last month.
 
     Args:
         report: Report of a fleet with a life, see `life_report.life_report`.
@@ -103,22 +105,21 @@ def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
         if first.get(task, len(matrix)) < len(matrix):
             transfers["backward"].append(matrix[-1][task] - matrix[first[task] - 1][task])
     found |= {name: fmean(each) for name, each in transfers.items() if each}
-    own = life["personal"] or [
-        {"tasks": stays[each["robot"]]["tasks"], "rollouts": each["rollouts"]}
-        for each in report["robots"]
-        if each.get("rollouts")
-    ]
-    if own:
-        found |= _own_and_others("personal", own, [rates_by_task(each["rollouts"]) for each in own])
-        found |= _own_and_others("shared", own, [matrix[-1]] * len(own))
+    there = {k: each["tasks"] for k, each in enumerate(stays) if each["robot"] in life["there"]}
+    alone = [each for each in report["robots"] if each.get("rollouts")]
+    home = {each["robot"]: rates_by_task(each["rollouts"]) for each in life["personal"] or alone}
+    if personal := {robot: home[robot] for robot in there if robot in home}:
+        found |= _own_and_others("personal", there, personal)
+    if not alone:
+        found |= _own_and_others("shared", there, dict.fromkeys(there, matrix[-1]))
     return found
 
 
 def _own_and_others(
-    name: str, robots: Sequence[Mapping[str, Any]], solved: Sequence[Rates]
+    name: str, tasks: Mapping[int, Sequence[str]], solved: Mapping[int, Rates]
 ) -> dict[str, float]:
     found: dict[str, list[float]] = {"own": [], "others": []}
-    for robot, each in zip(robots, solved, strict=True):
-        for task, rate in each.items():
-            found["own" if task in robot["tasks"] else "others"].append(rate)
+    for robot, rates in solved.items():
+        for task, rate in rates.items():
+            found["own" if task in tasks[robot] else "others"].append(rate)
     return {f"{name}_{which}": fmean(each) for which, each in found.items() if each}

@@ -306,7 +306,7 @@ TABLES: dict[str, Table] = {
         _numbers("of_difference", ".1%"),
     ),
     **{
-        name: Table(f"{title}{_OVER_SEEDS}", _numbers(name, form))
+        name: Table(f"{title}{_OVER_SEEDS}", _numbers(name, form), name.endswith("_kb"))
         for name, (title, form) in MEASURES.items()
     },
 }

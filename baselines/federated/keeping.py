@@ -9,7 +9,7 @@ not at all, and a server with `server_blind` has none of their data.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,12 +100,15 @@ class KeepingGroup(RobotGroup):
         month: Number of the present month. Answers of former months are not requested again.
         here: Robots that can answer.
         first: Name of the affine map that reads states.
+        counted: Robots and keys of the answers whose bytes are counted. A merge that begins again
+            without a robot reads them a second time.
     """
 
     folder: Path
     month: int
     here: frozenset[int]
     first: str
+    counted: set[tuple[int, str]] = field(default_factory=set)
 
     def answer_all(
         self, queries: Sequence[tuple[DataHolder, DataQuery]]
@@ -123,9 +126,12 @@ class KeepingGroup(RobotGroup):
             kept = read_reply(paths[0]) if paths else None
             if kept is not None:
                 answers[place] = kept
-                if paths[0].name.split("-")[1] == str(self.month):  # before the program was killed
+                sent_now = paths[0].name.split("-")[1] == str(self.month)
+                if sent_now and (robot, key) not in self.counted:  # before the program was killed
                     self.messages.record(robot, query, kept)
+                    self.counted.add((robot, key))
             elif robot in self.here:
+                self.counted.add((robot, key))
                 asked[place] = self.folder / f"{robot}-{self.month}-{key}.safetensors"
             else:
                 raise DataHolderError(holder, "it is absent, and has no stored answer")

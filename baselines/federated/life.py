@@ -186,6 +186,11 @@ class Life(Value):
         kept = (e.task for n, e in self.arrivals() if self._stay(n, e).forgotten is None)
         return sorted(set(kept))
 
+    def there(self) -> list[str]:
+        """Returns the names of the robots that take part in the last month, for any control."""
+        own = [self._stay(number, event) for number, event in self.arrivals()]
+        return [stay.robot for stay in own if self.months in stay.rounds]
+
     def _stay(self, number: int, arrival: Arrival) -> Stay:
         months, forgotten = set(range(arrival.month, self.months + 1)), None
         here = True

@@ -87,6 +87,7 @@ def test_transfers_are_differences_within_the_matrix(
         "stays": stays,
         "kept_tasks": [task for task, stays in zip(tasks, kept, strict=True) if stays],
         "uploaded_in_a_month": 2000,
+        "there": tasks,
         "kept_bytes": 0,
         "forgotten": [],
         "personal": [],
@@ -102,6 +103,41 @@ def test_transfers_are_differences_within_the_matrix(
     if late:
         assert found["forward"] == pytest.approx(np.mean([R[first[k] - 2, k] for k in late]))
     assert found["month_kb"] == 2
+
+
+@given(
+    last=st.lists(st.integers(0, 10), min_size=3, max_size=3),
+    home=st.lists(st.lists(st.integers(0, 10), min_size=3, max_size=3), min_size=3, max_size=3),
+    there=st.lists(st.booleans(), min_size=3, max_size=3),
+    alone=st.booleans(),
+)
+def test_policies_at_home_and_shared_ones_are_of_the_robots_that_are_there(
+    last: list[int], home: list[list[int]], there: list[bool], alone: bool
+) -> None:
+    tasks = ["a", "b", "c"]
+
+    def rollouts(row: list[int]) -> dict[str, Any]:
+        return {t: {"successes": k, "episodes": 10} for t, k in zip(tasks, row, strict=True)}
+
+    entries = [{"robot": k, "rollouts": rollouts(home[k])} for k in range(3) if alone or there[k]]
+    life = {
+        "stays": [{"robot": t, "tasks": [t], "months": [1]} for t in tasks],
+        "kept_tasks": tasks,
+        "there": [t for t, here in zip(tasks, there, strict=True) if here],
+        "uploaded_in_a_month": 0,
+        "kept_bytes": 0,
+        "forgotten": [],
+        "personal": [] if alone else entries,
+    }
+    robots = entries if alone else [{"robot": k} for k in range(3)]
+    report = {"life": life, "robots": robots, "curve": [{"rollouts": rollouts(last)}]}
+    found, here = life_measures(report), [k for k in range(3) if there[k]]
+    assert ("personal_own" in found) == bool(here)
+    assert ("shared_own" in found) == (bool(here) and not alone)
+    if here:
+        assert found["personal_own"] == pytest.approx(np.mean([home[k][k] / 10 for k in here]))
+    if here and not alone:
+        assert found["shared_own"] == pytest.approx(np.mean([last[k] / 10 for k in here]))
 
 
 scores = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=8)

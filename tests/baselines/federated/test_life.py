@@ -307,8 +307,11 @@ def test_a_late_robot_still_counts_by_what_the_server_keeps(data: Path, tmp_path
     lived(tmp_path / "away", alive(data, life_of(without_ann_in_month_2()["events"], 2), **GATE))
     one, other = (policy_of(tmp_path / name, 2) for name in ("late", "away"))
     assert same(dict(one.weights), dict(other.weights))
-    (robot, *_) = rounds_of(tmp_path / "late")[1]["robots"]
+    robot, *others = rounds_of(tmp_path / "late")[1]["robots"]
     assert robot["robot"] == 0 and "had not answered" in robot["left_out"]
+    expected = {each["robot"]: each for each in rounds_of(tmp_path / "away")[1]["robots"]}
+    for each in others:  # the merge began again without it, and nothing was sent twice
+        assert each["uploaded_bytes"] == expected[each["robot"]]["uploaded_bytes"] > 0
 
 
 @settings(max_examples=10)
