@@ -241,8 +241,8 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Keys:
 def load_experiment(path: Path) -> Experiment:
     """Reads an experiment, and the file that it `extends`.
 
-    Keys are merged one by one. An arm or a named value that is null is left out; null is an
-    ordinary value elsewhere.
+    Keys are merged one by one; an empty mapping clears one below it. An arm or a named value that
+    is null is left out; null is an ordinary value elsewhere.
 
     Raises:
         ConfigError: A file is missing, is not YAML, or does not fit.
@@ -255,7 +255,7 @@ def load_experiment(path: Path) -> Experiment:
 
 
 def _over(below: Any, above: Any, parents: tuple[str, ...] = ()) -> Any:
-    if not isinstance(below, dict) or not isinstance(above, dict):
+    if not isinstance(below, dict) or not isinstance(above, dict) or not above:
         return above
     result = dict(below)
     for key, value in above.items():

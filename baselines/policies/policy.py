@@ -117,13 +117,17 @@ class NetworkPolicy:
         """Returns the state of a copy, which may continue the episode in another environment."""
         return {**vars(self), "_acts_in": None}
 
-    def reset(self) -> None:
-        """Forgets the last episode."""
+    def reset(self, seed: int = 0) -> None:
+        """Forgets the last episode.
+
+        Args:
+            seed: Seed of the noise of flow and diffusion heads.
+        """
         self._acts_in = None
         self._hidden: Hidden | None = None
         self._chunks: Chunks = ()
         self._kept: dict[str, np.ndarray] = {}
-        self._generator = np.random.default_rng(0)
+        self._generator = np.random.default_rng(seed)
 
     @torch.inference_mode()
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:

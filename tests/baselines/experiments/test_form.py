@@ -62,17 +62,20 @@ def test_a_wildcard_without_matches_is_refused(tmp_path):
 
 def test_files_extend_others_and_null_leaves_an_arm_out_or_is_a_value(tmp_path: Path):
     (tmp_path / "common").mkdir()
-    base = {"base": {"x": 1, "part": {"y": 1}}, "arms": {"a": {"x": 2}, "b": {"x": 3}}}
+    base = {
+        "base": {"x": 1, "part": {"y": 1}, "gone": {"y": 1}},
+        "arms": {"a": {"x": 2}, "b": {"x": 3}},
+    }
     (tmp_path / "common" / "base.yaml").write_text(yaml.safe_dump(base))
     own = {
         "extends": "common/base.yaml",
         "arms": {"a": None, "c": {"x": None}},
-        "base": {"part": {"z": 2}},
+        "base": {"part": {"z": 2}, "gone": {}},
     }
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
     found = load_experiment(tmp_path / "own.yaml")
     assert found.arms == {"b": {"x": 3}, "c": {"x": None}}
-    assert found.base == {"x": 1, "part": {"y": 1, "z": 2}}
+    assert found.base == {"x": 1, "part": {"y": 1, "z": 2}, "gone": {}}
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(own | {"sed": 2}))
     with pytest.raises(ConfigError, match=r"own\.yaml, line \d+: sed.*Did you mean 'seeds'"):
         load_experiment(tmp_path / "own.yaml")

@@ -160,6 +160,8 @@ def test_policies_act_the_same_in_each_episode_and_in_a_fresh_process(tmp_path):
             episodes.append([policy.act(step(trajectories, 0, t)).tolist() for t in range(4)])
         assert torch.equal(before, torch.random.get_rng_state())
         assert episodes[0] == episodes[1]
+        policy.reset(seed=1)
+        assert policy.act(step(trajectories, 0, 0)).tolist() != episodes[0][0]
         here.append(episodes[0])
     code = """
 import json, pathlib, sys
