@@ -26,6 +26,9 @@ MEASURES = {
 }
 """Titles and formats of the measures of a life, by name."""
 
+OF_MERGES = ("month_kb", "kept_kb")
+"""Measures that references do not have, since they do not merge."""
+
 Rates = Mapping[str, float]
 """Success rates by task."""
 
@@ -105,7 +108,7 @@ def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
         if first.get(task, len(matrix)) < len(matrix):
             transfers["backward"].append(matrix[-1][task] - matrix[first[task] - 1][task])
     found |= {name: fmean(each) for name, each in transfers.items() if each}
-    there = {k: each["tasks"] for k, each in enumerate(stays) if each["robot"] in life["there"]}
+    there = {k: each["tasks"] for k, each in enumerate(stays) if each["there"]}
     alone = [each for each in report["robots"] if each.get("rollouts")]
     home = {each["robot"]: rates_by_task(each["rollouts"]) for each in life["personal"] or alone}
     if personal := {robot: home[robot] for robot in there if robot in home}:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fleet_tools.baselines.experiments.figures import save_figures
 from fleet_tools.baselines.experiments.form import Experiment
-from fleet_tools.baselines.experiments.life import MEASURES, success_by_month
+from fleet_tools.baselines.experiments.life import MEASURES, OF_MERGES, success_by_month
 from fleet_tools.baselines.experiments.result import Row
 from fleet_tools.baselines.experiments.success import with_comparisons
 from fleet_tools.storage.atomic_files import write_file
@@ -306,7 +306,7 @@ TABLES: dict[str, Table] = {
         _numbers("of_difference", ".1%"),
     ),
     **{
-        name: Table(f"{title}{_OVER_SEEDS}", _numbers(name, form), name.endswith("_kb"))
+        name: Table(f"{title}{_OVER_SEEDS}", _numbers(name, form), name in OF_MERGES)
         for name, (title, form) in MEASURES.items()
     },
 }

@@ -83,6 +83,7 @@ class Stay:
         forgotten: Month from which its contribution is removed; None if it is not.
         times: Factor of its epochs in a round.
         bytes: Largest number of bytes that it uploads in a round; None for any.
+        there: Whether the robot takes part in the last month, for any control.
     """
 
     robot: str
@@ -91,6 +92,7 @@ class Stay:
     forgotten: int | None = None
     times: int = 1
     bytes: int | None = None
+    there: bool = False
 
 
 Control = Literal["joint", "last_month", "alone", "sequential", "without"]
@@ -170,8 +172,7 @@ class Life(Value):
                 every = tuple(number for stay in kept for number in stay.arrivals)
                 return (Stay("joint", every, (1,), times=self.months),)
             case "last_month":
-                last = [stay for stay in own if self.months in stay.rounds]
-                return tuple(replace(stay, rounds=(1,)) for stay in last)
+                return tuple(replace(stay, rounds=(1,)) for stay in own if stay.there)
             case "alone":
                 alone = [stay for stay in kept if stay.rounds]
                 return tuple(replace(s, rounds=(1,), times=len(s.rounds)) for s in alone)
@@ -185,11 +186,6 @@ class Life(Value):
         """Returns the tasks of robots that are never forgotten, for any control."""
         kept = (e.task for n, e in self.arrivals() if self._stay(n, e).forgotten is None)
         return sorted(set(kept))
-
-    def there(self) -> list[str]:
-        """Returns the names of the robots that take part in the last month, for any control."""
-        own = [self._stay(number, event) for number, event in self.arrivals()]
-        return [stay.robot for stay in own if self.months in stay.rounds]
 
     def _stay(self, number: int, arrival: Arrival) -> Stay:
         months, forgotten = set(range(arrival.month, self.months + 1)), None
@@ -205,7 +201,8 @@ class Life(Value):
                 if event.forget and forgotten is None:  # also what it left at an earlier departure
                     forgotten = event.month
         rounds = tuple(sorted(months))
-        return Stay(arrival.robot, (number,), rounds, forgotten, bytes=arrival.bytes)
+        there = self.months in rounds
+        return Stay(arrival.robot, (number,), rounds, forgotten, bytes=arrival.bytes, there=there)
 
     def parts(self, samples: Samples, free: Sequence[int], seed: int) -> list[list[int]]:
         """Returns the episodes of each stay, ascending.

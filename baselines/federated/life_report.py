@@ -24,9 +24,9 @@ def life_report(
 
     Returns:
         "kept_tasks": tasks of robots that are not forgotten. "stays": for each robot its name,
-            tasks and months. "there": names of the robots that are there in the last month, for
-            any control. "uploaded_in_a_month": the most bytes of a robot. "kept_bytes": bytes
-            stored on the server at the end, without the policy.
+            tasks and months, and whether it is "there" in the last month. "uploaded_in_a_month":
+            the most bytes of a robot. "kept_bytes": bytes stored on the server at the end, without
+            the policy.
         "forgotten": for each forgotten robot its month, and `told_apart` for the policy "before",
             "after" and at the "end". With the control "without", these policies never knew the
             robot.
@@ -42,11 +42,15 @@ def life_report(
     report: dict[str, Any] = {
         "kept_tasks": plan.config.life.kept_tasks(),
         "stays": [
-            {"robot": stay.robot, "tasks": client.tasks, "months": stay.rounds}
+            {
+                "robot": stay.robot,
+                "tasks": client.tasks,
+                "months": stay.rounds,
+                "there": stay.there,
+            }
             for client in plan.clients
             if (stay := client.stay) is not None
         ],
-        "there": plan.config.life.there(),
         "uploaded_in_a_month": max((each.uploaded_bytes for each in exchanged), default=0),
         "kept_bytes": sum(path.stat().st_size for path in (writer.folder / KEPT).glob("*"))
         + plan.config.keeps

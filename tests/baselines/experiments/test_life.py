@@ -65,6 +65,11 @@ def run(folder: Path, content: dict[str, Any]) -> int:
     return program.main([str(path), "--output", str(folder / "out"), "--workers", "0", "--quiet"])
 
 
+def rollouts(row: list[int]) -> dict[str, Any]:
+    """Returns the rollouts of a policy in the tasks a, b and c."""
+    return {t: {"successes": k, "episodes": 10} for t, k in zip("abc", row, strict=True)}
+
+
 @given(
     matrix=st.lists(st.lists(st.integers(0, 10), min_size=3, max_size=3), min_size=2, max_size=5),
     first=st.lists(st.integers(1, 5), min_size=3, max_size=3),
@@ -76,18 +81,14 @@ def test_transfers_are_differences_within_the_matrix(
     months, tasks = len(matrix), ["a", "b", "c"]
     first = [min(month, months) for month in first]
 
-    def rollouts(row: list[int]) -> dict[str, Any]:
-        return {t: {"successes": k, "episodes": 10} for t, k in zip(tasks, row, strict=True)}
-
     stays = [
-        {"robot": t, "tasks": [t], "months": list(range(m, months + 1))}
+        {"robot": t, "tasks": [t], "months": list(range(m, months + 1)), "there": True}
         for t, m in zip(tasks, first, strict=True)
     ]
     life = {
         "stays": stays,
         "kept_tasks": [task for task, stays in zip(tasks, kept, strict=True) if stays],
         "uploaded_in_a_month": 2000,
-        "there": tasks,
         "kept_bytes": 0,
         "forgotten": [],
         "personal": [],
@@ -116,14 +117,13 @@ def test_policies_at_home_and_shared_ones_are_of_the_robots_that_are_there(
 ) -> None:
     tasks = ["a", "b", "c"]
 
-    def rollouts(row: list[int]) -> dict[str, Any]:
-        return {t: {"successes": k, "episodes": 10} for t, k in zip(tasks, row, strict=True)}
-
     entries = [{"robot": k, "rollouts": rollouts(home[k])} for k in range(3) if alone or there[k]]
     life = {
-        "stays": [{"robot": t, "tasks": [t], "months": [1]} for t in tasks],
+        "stays": [
+            {"robot": t, "tasks": [t], "months": [1], "there": here}
+            for t, here in zip(tasks, there, strict=True)
+        ],
         "kept_tasks": tasks,
-        "there": [t for t, here in zip(tasks, there, strict=True) if here],
         "uploaded_in_a_month": 0,
         "kept_bytes": 0,
         "forgotten": [],
