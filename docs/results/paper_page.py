@@ -254,6 +254,8 @@ def sizes_of(experiment: Experiment, result: Mapping[str, Any]) -> dict[str, str
     if scenes:
         sizes |= {"tasks": str(len(scenes[0])), "scenes": str(sum(scenes[0]))}
         sizes["cost"] += f", {sum(map(sum, scenes)):,} episodes"
+    if experiment.lines and experiment.lines.rollouts:
+        sizes["scenes"] = f"{experiment.lines.rollouts} of each task"
     return sizes
 
 
