@@ -278,6 +278,8 @@ class Trajectories:
         # The expert's next actions do not follow its correction, but the learner's action.
         before = self._corrections_before
         imitated &= before[following] == before[rows][..., None]
+        # What follows noise responds to it, and no policy foresees it.
+        imitated = np.logical_and.accumulate(imitated, axis=-1)
         if self._in_memory is None:
             read = np.unique(following)
             observed, actions = self._read(read)

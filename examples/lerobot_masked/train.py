@@ -3,9 +3,9 @@
     python train.py --dataset.repo_id=fleet_tools/hammer --dataset.root=data/noisy-lerobot \
         --policy.type=act --policy.push_to_hub=false
 
-It takes the options of `lerobot-train`, in LeRobot's environment. A chunk of actions leaves out
-steps with noise, and ends with the first action of a learner, as `fleet-tools train` does. Policies
-heed it whose loss heeds padding: ACT, and diffusion with `--policy.do_mask_loss_for_padding=true`.
+It takes the options of `lerobot-train`, in LeRobot's environment. A chunk of actions ends before
+the first noise, and with the first action of a learner, as in `fleet-tools train`. Policies heed it
+whose loss heeds padding: ACT, and diffusion with `--policy.do_mask_loss_for_padding=true`.
 """
 
 from typing import Any
@@ -32,6 +32,7 @@ class MaskedDataset(factory.LeRobotDataset):
             corrected = (item["action"] != item["executed_action"]).any(-1).int()
             before = corrected.cumsum(0) - corrected
             imitate = item["imitate"] & item["imitate"][now] & (before == before[now])
+            imitate[now:] = imitate[now:].cumprod(0).bool()
             item["action_is_pad"] = item["action_is_pad"] | ~imitate
         return item
 

@@ -51,7 +51,7 @@ def brute_force(samples: Samples, actions: np.ndarray, chunk: int) -> tuple[floa
             errors = [
                 np.square(actions[start + t, 6 * j : 6 * j + 6] - rows[t + j]).mean()
                 for j in range(chunk)
-                if t + j < len(rows) and t + j not in noisy
+                if t + j < len(rows) and not set(noisy) & set(range(t, t + j + 1))
             ]
             total, steps = total + float(np.mean(errors)), steps + 1
         start += len(rows)
