@@ -242,6 +242,8 @@ def sizes_of(experiment: Experiment, result: Mapping[str, Any]) -> dict[str, str
         body = [keys.get(f"policy.body.{name}") for name in ("type", "layers", "width")]
         if None not in body:
             keys["network"] = "{} {} x {}".format(*body)
+        if keys.get("split.by") == "nothing":  # both robots have all data
+            keys.pop("split.alpha", None)
         for key in filter(keys.__contains__, _SIZES):
             text = "one merge" if keys[key] is None else label(keys[key])
             found.setdefault(_name(key), {})[text] = None
