@@ -55,7 +55,7 @@ class GetOptions(cli.Options):
     ]
     """Names of policies, such as keypoints_elman_each/hammer."""
     source: str
-    """Folder of the files; or the address of one, such as https://HOST/RELEASE."""
+    """Folder of the files; or the address of one, such as https://SERVER/RELEASE."""
 
 
 class AddOptions(cli.Options):

@@ -271,10 +271,9 @@ class Trajectories:
             items: Indices of items, as `order` returns them.
         """
         rows, within = self.rows(items)
-        mask = within & self.imitated[rows]
         ahead = rows[..., None] + self._chunk
         following = np.minimum(ahead, self._last[rows][..., None])  # in the same episode
-        imitated = mask[..., None] & (ahead == following) & self.imitated[following]
+        imitated = within[..., None] & (ahead == following) & self.imitated[following]
         # The expert's next actions do not follow its correction, but the learner's action.
         before = self._corrections_before
         imitated &= before[following] == before[rows][..., None]
