@@ -26,6 +26,7 @@ from fleet_tools.baselines.federated.record import (
     DISTILLED,
     MERGED,
     REPORT,
+    FleetRunSpec,
     FleetWriter,
 )
 from fleet_tools.baselines.federated.references import reference
@@ -237,9 +238,11 @@ class Fleets:
         return {"retained": cells.get_or_compute(settings | {"scenes": count}, compute)}
 
     def _learned(self, plan: PlannedFleet, folder: Path) -> Report:
-        """Returns the report of a run in which only the server learns."""
+        """Returns the report of a run in which only the server learns; a new one of other data."""
         with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: damaged
-            return loads((folder / REPORT).read_text())
+            report = loads((folder / REPORT).read_text())
+            if report.get("run") == FleetRunSpec.of(FleetPlan.of(plan.config)).essence():
+                return report
         with may_fail(TrainingError, DivergedError, DatasetError):
             first, raw = plan.first_scene, plan.raw
             return central.learn(plan.config, raw, plan.budget, folder, first_scene=first)

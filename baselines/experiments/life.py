@@ -20,9 +20,9 @@ MEASURES = {
     "told_end": ("Membership of forgotten robots, at the end", ".3f"),
     "told_width": ("Half width of the 95% interval of the last, for a seed", ".3f"),
     "shared_own": ("Success of the shared policy in a robot's own tasks", ".1%"),
-    "shared_others": ("Success of the shared policy in all other tasks", ".1%"),
+    "shared_others": ("Success of the shared policy in other tasks that are not forgotten", ".1%"),
     "personal_own": ("Success of a robot's own policy in its own tasks", ".1%"),
-    "personal_others": ("Success of a robot's own policy in all other tasks", ".1%"),
+    "personal_others": ("Success of a robot's own policy in these other tasks", ".1%"),
 }
 """Titles and formats of the measures of a life, by name."""
 
@@ -80,7 +80,7 @@ def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
     over tasks that are not forgotten, where first is the first month with a robot of the task.
     Forward: R[first - 1] over the tasks of robots that arrived after the first month; the success
     of initial weights, which the paper subtracts, is not subtracted. Shared and personal policies
-    are compared in the tasks of the robots that are there in the last month.
+    of robots that are there in the last month are compared in tasks that are not forgotten.
 
     Args:
         report: Report of a fleet with a life, see `life_report.life_report`.
@@ -112,17 +112,18 @@ def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
     alone = [each for each in report["robots"] if each.get("rollouts")]
     home = {each["robot"]: rates_by_task(each["rollouts"]) for each in life["personal"] or alone}
     if personal := {robot: home[robot] for robot in there if robot in home}:
-        found |= _own_and_others("personal", there, personal)
+        found |= _own_and_others("personal", there, personal, life["kept_tasks"])
     if not alone:
-        found |= _own_and_others("shared", there, dict.fromkeys(there, matrix[-1]))
+        shared = dict.fromkeys(there, matrix[-1])
+        found |= _own_and_others("shared", there, shared, life["kept_tasks"])
     return found
 
 
 def _own_and_others(
-    name: str, tasks: Mapping[int, Sequence[str]], solved: Mapping[int, Rates]
+    name: str, tasks: Mapping[int, Sequence[str]], solved: Mapping[int, Rates], kept: Sequence[str]
 ) -> dict[str, float]:
     found: dict[str, list[float]] = {"own": [], "others": []}
     for robot, rates in solved.items():
-        for task, rate in rates.items():
-            found["own" if task in tasks[robot] else "others"].append(rate)
+        for task in kept:
+            found["own" if task in tasks[robot] else "others"].append(rates[task])
     return {f"{name}_{which}": fmean(each) for which, each in found.items() if each}

@@ -14,7 +14,7 @@ from fleet_tools.baselines.federated.plan import (
     local_epochs,
     server_samples,
 )
-from fleet_tools.baselines.federated.record import REPORT
+from fleet_tools.baselines.federated.record import REPORT, FleetRunSpec
 from fleet_tools.baselines.federated.robot import first_weights
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of, require_steps
@@ -89,6 +89,7 @@ def learn(
     loss, rollouts = validate(blueprint, held_out, training, policy.weights), measure(policy)
     sent = sum(len(upload) for upload, _ in uploads)
     report = {
+        "run": FleetRunSpec.of(plan).essence(),
         "held_out": {"episodes": len(plan.held_out.episodes), "loss": loss},
         "epochs": epochs,
         "traffic": {"messages": len(uploads), "downloaded_bytes": 0, "uploaded_bytes": sent},

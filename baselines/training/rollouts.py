@@ -16,12 +16,12 @@ from fleet_tools.dataset.header import Header
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.errors import SimulationError
 from fleet_tools.parallel import workers
-from fleet_tools.policies.policy import Policy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.splits import VALIDATION
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
+    from fleet_tools.baselines.policies.policy import NetworkPolicy
     from fleet_tools.envs.recorded_env import RecordedEnv
 
 
@@ -193,11 +193,11 @@ def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable
 class _Without:
     """A policy on a robot that lacks an entry of the observation; none if its name is empty."""
 
-    def __init__(self, policy: Policy, lacks: str) -> None:
+    def __init__(self, policy: "NetworkPolicy", lacks: str) -> None:
         self._policy, self._lacks = policy, lacks
 
-    def reset(self) -> None:
-        self._policy.reset()
+    def reset(self, seed: int) -> None:
+        self._policy.reset(seed)
 
     def act(self, observation: Mapping[str, Any]) -> Any:
         seen = {name: each for name, each in observation.items() if name != self._lacks}

@@ -110,10 +110,11 @@ def test_transfers_are_differences_within_the_matrix(
     last=st.lists(st.integers(0, 10), min_size=3, max_size=3),
     home=st.lists(st.lists(st.integers(0, 10), min_size=3, max_size=3), min_size=3, max_size=3),
     there=st.lists(st.booleans(), min_size=3, max_size=3),
+    kept=st.integers(1, 3),
     alone=st.booleans(),
 )
 def test_policies_at_home_and_shared_ones_are_of_the_robots_that_are_there(
-    last: list[int], home: list[list[int]], there: list[bool], alone: bool
+    last: list[int], home: list[list[int]], there: list[bool], kept: int, alone: bool
 ) -> None:
     tasks = ["a", "b", "c"]
 
@@ -123,7 +124,7 @@ def test_policies_at_home_and_shared_ones_are_of_the_robots_that_are_there(
             {"robot": t, "tasks": [t], "months": [1], "there": here}
             for t, here in zip(tasks, there, strict=True)
         ],
-        "kept_tasks": tasks,
+        "kept_tasks": tasks[:kept],
         "uploaded_in_a_month": 0,
         "kept_bytes": 0,
         "forgotten": [],
@@ -131,13 +132,20 @@ def test_policies_at_home_and_shared_ones_are_of_the_robots_that_are_there(
     }
     robots = entries if alone else [{"robot": k} for k in range(3)]
     report = {"life": life, "robots": robots, "curve": [{"rollouts": rollouts(last)}]}
-    found, here = life_measures(report), [k for k in range(3) if there[k]]
+    found, here = life_measures(report), [k for k in range(kept) if there[k]]
+    others = [(k, j) for k in range(3) for j in range(kept) if there[k] and j != k]
     assert ("personal_own" in found) == bool(here)
     assert ("shared_own" in found) == (bool(here) and not alone)
     if here:
         assert found["personal_own"] == pytest.approx(np.mean([home[k][k] / 10 for k in here]))
     if here and not alone:
         assert found["shared_own"] == pytest.approx(np.mean([last[k] / 10 for k in here]))
+    if others:
+        assert found["personal_others"] == pytest.approx(
+            np.mean([home[k][j] / 10 for k, j in others])
+        )
+    if others and not alone:
+        assert found["shared_others"] == pytest.approx(np.mean([last[j] / 10 for _, j in others]))
 
 
 scores = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=8)

@@ -20,20 +20,28 @@ import torch
 import yaml
 from safetensors.torch import load_file
 from support.fleet_cases import arguments, rounds_of, write_data
+from support.policy_cases import BODIES, DENOISING
 from support.processes import ROOT, run_python
 from support.small_checkpoints import untrained
 from support.small_datasets import Drawn, write
 from support.training_cases import LAYOUT, same, small_data, train_options
 
 from fleet_tools.baselines import fleet, merge, train
-from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.policy import NetworkPolicy
+from fleet_tools.baselines.training.demonstrations import blueprint_of
 from fleet_tools.baselines.training.record import load_progress
+from fleet_tools.baselines.training.rollouts import make_rollouts
 from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset.header import Header, describe
+from fleet_tools.dataset.samples import Samples
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.run import describe as describe_evaluation
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.splits import VALIDATION
 
 
 @pytest.fixture(scope="module", name="data")
@@ -197,6 +205,28 @@ def test_policies_are_evaluated_in_the_environments_of_their_demonstrations(tmp_
         assert rollouts.keys() == {"short_hammer"}
         assert rollouts["short_hammer"]["episodes"] == 1
         assert sum(rollouts["short_hammer"]["outcomes"].values()) == 1
+
+
+def test_evaluations_in_training_draw_the_noise_of_any_rollout(tmp_path, monkeypatch):
+    folder, header = tmp_path / "data", short_header(tmp_path / "hammer.yaml")
+    write(folder, Drawn([5, 4], [True] * 2, 0), header)
+    samples = Samples(folder)
+    blueprint = blueprint_of(PolicyConfig(body=BODIES["mlp"], head=DENOISING["flow"]), samples)
+    policy, seeds = Checkpoint(blueprint, blueprint.create(0).state_dict()), []
+    reset = NetworkPolicy.reset
+
+    def watched(self, seed=0):
+        seeds.append(seed)
+        reset(self, seed)
+
+    run = make_rollouts([header], policy)
+    network, env = NetworkPolicy(policy), header.env_spec.make()
+    monkeypatch.setattr(NetworkPolicy, "reset", watched)
+    for scene in VALIDATION[:2]:
+        run(("short_hammer", scene))
+        rollout(env, network, seed=scene)
+    env.close()
+    assert seeds[0] == seeds[1] != seeds[2] == seeds[3]
 
 
 def test_without_pytorch_the_installation_is_named(data, tmp_path):

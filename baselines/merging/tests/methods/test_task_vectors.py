@@ -90,6 +90,17 @@ def test_ties_trims_whole_models_and_not_each_tensor():
     assert torch.equal(merged.state["b"], torch.zeros(4))
 
 
+def test_ties_trims_the_same_beside_tensors_that_nobody_trained():
+    head, frozen = torch.tensor([1.0, 2, 3, 4]), torch.zeros(100)
+    alone = MergeProblem(Symmetry.of({"a": "_"}), [{"a": head}], base={"a": torch.zeros(4)})
+    base, model = {"a": torch.zeros(4), "b": frozen}, {"a": head, "b": frozen}
+    beside = MergeProblem(Symmetry.of({"a": "_", "b": "_"}), [model], base=base)
+    merged = ties(beside, density=0.5).state
+    assert torch.equal(merged["a"], ties(alone, density=0.5).state["a"])
+    assert torch.equal(merged["a"], torch.tensor([0.0, 0, 3, 4]))
+    assert not merged["b"].any()
+
+
 @settings(max_examples=20)
 @given(SEEDS, st.floats(0.05, 1))
 def test_dare_that_drops_nothing_is_what_follows(seed, density):

@@ -57,7 +57,7 @@ def ties(problem: MergeProblem, *, density: float = DENSITY, scale: float = 1.0)
     Args:
         problem: The models and their base.
         density: Fraction of each task vector that is kept, the largest entries in magnitude over
-            all its tensors; ties at the smallest kept magnitude, too.
+            all tensors that it changes; ties at the smallest kept magnitude, too.
         scale: Multiple of the mean of agreeing entries, lambda.
 
     Raises:
@@ -152,9 +152,11 @@ def _base_tensors(problem: MergeProblem) -> dict[str, torch.Tensor]:
 
 
 def _trimmed(vector: TaskVector, density: float) -> TaskVector:
-    if not vector:
+    # Frozen tensors, as of a fine-tuned head, would take the whole fraction.
+    changed = [tensor for tensor in vector.values() if tensor.any()]
+    if not changed:
         return vector
-    sizes = torch.cat([tensor.abs().flatten().cpu() for tensor in vector.values()])
+    sizes = torch.cat([tensor.abs().flatten().cpu() for tensor in changed])
     kept = max(1, round(density * len(sizes)))
     smallest = float(sizes.kthvalue(len(sizes) - kept + 1).values)
     return {name: tensor * (tensor.abs() >= smallest) for name, tensor in vector.items()}
