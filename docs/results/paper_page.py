@@ -31,7 +31,7 @@ _SIZES = (
     "episodes", "training.epochs", "training.batch_size", "merge_every",
 )  # fmt: skip
 """Keys of an experiment's base that are sizes."""
-_CALLED = {"bytes": "MB of MB of data", "of_norms": "difference of norms", "last": "return",
+_CALLED = {"bytes": "MB sent, of MB of data", "of_norms": "difference of norms", "last": "return",
            "fine_tuned": "success after fine-tuning"}  # fmt: skip
 """Names of measures in the first table; others have their own."""
 
