@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.bench import Bench
 from support.families import FAMILIES
 from support.family_geometry import part_of, points_of, surface_points
+from support.shares import few
 
 from fleet_tools.assets.families import family_names, find_family, nut, spatula, wrench
 from fleet_tools.assets.families.wrench import PAD, WrenchParams
@@ -35,7 +36,7 @@ def test_members_that_ship(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=25, deadline=None)
+@few(5)
 @given(seed=seeds)
 def test_random_members(family: str, seed: int) -> None:
     found = find_family(family)
@@ -82,7 +83,6 @@ def test_every_wrench_fits_every_nut(name: str) -> None:
         check_fit(wrench.CATALOGUE[name], nut_params)
 
 
-@settings(max_examples=20, deadline=None)
 @given(seeds, seeds)
 def test_random_wrenches_fit_random_nuts(seed: int, nut_seed: int) -> None:
     generators = np.random.default_rng(seed), np.random.default_rng(nut_seed)

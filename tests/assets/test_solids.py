@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 from support.planning_problems import poses, vectors
+from support.shares import few
 
 from fleet_tools.assets.model_description import Position
 from fleet_tools.assets.model_folder import corner_normals, decimal, obj_text
@@ -25,7 +26,6 @@ from fleet_tools.assets.solids import (
     section_loft,
 )
 
-quick = settings(max_examples=40, deadline=None)
 lengths = st.integers(50, 2000).map(lambda tenths: tenths / 1e4)  # whole tenths of a millimetre
 corner_counts = st.integers(1, 8)
 
@@ -54,7 +54,7 @@ def assert_same_body(
     np.testing.assert_allclose(actual.inertia, expected.inertia, atol=atol, rtol=tolerance)
 
 
-@quick
+@few(10)
 @given(vectors, st.tuples(lengths, lengths, lengths))
 def test_box(corner: Position, sides: Position) -> None:
     body = mass_properties(box(corner, np.add(corner, sides)), 700.0)
@@ -63,7 +63,7 @@ def test_box(corner: Position, sides: Position) -> None:
     assert_same_body(body, MassProperties(mass, np.add(corner, np.array(sides) / 2), inertia))
 
 
-@quick
+@few(10)
 @given(lengths, lengths, corner_counts)
 def test_regular_prism(apothem: float, height: float, corner_points: int) -> None:
     n = 4 * corner_points
@@ -84,7 +84,7 @@ def test_tetrahedron() -> None:
     assert_same_body(body, MassProperties(1.0, np.full(3, 0.25), inertia))
 
 
-@quick
+@few(10)
 @given(lofts(), poses)
 def test_mass_moves_with_the_body_and_parts_add_up(solid: Solid, X: RigidTransform) -> None:
     R = X.rotation().matrix()
@@ -101,7 +101,7 @@ def test_mass_moves_with_the_body_and_parts_add_up(solid: Solid, X: RigidTransfo
     np.testing.assert_allclose(whole.inertia, parts.inertia, rtol=1e-5, atol=1e-6 * whole.mass)
 
 
-@quick
+@few(10)
 @given(lofts())
 def test_lofts_are_closed_face_outwards_and_have_normals_in_obj(solid: Solid) -> None:
     edges = [(int(t[k]), int(t[k - 1])) for t in solid.triangles for k in range(3)]
@@ -117,7 +117,7 @@ def test_lofts_are_closed_face_outwards_and_have_normals_in_obj(solid: Solid) ->
     assert {int(vertex) for vertex, _ in faces} == set(range(1, len(solid.vertices) + 1))
 
 
-@quick
+@few(10)
 @given(sections(), sections(), lengths, corner_counts)
 def test_a_loft_between_two_sections_is_convex_and_exactly_as_wide(
     below: Section, above: Section, height: float, corner_points: int
@@ -145,7 +145,7 @@ def test_normals_are_sharp_at_a_box_and_smooth_around_a_cylinder() -> None:
     assert np.einsum("tci,tci->tc", normals, radial).min() > 0.99
 
 
-@quick
+@few(10)
 @given(st.floats(-10, 10), st.integers(0, 9))
 def test_decimals_are_short_and_close(value: float, digits: int) -> None:
     assert abs(float(decimal(value, digits)) - value) <= 0.5000001 * 10.0**-digits

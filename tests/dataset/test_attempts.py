@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.small_datasets import hammer_header
 from support.stateful_policies import STEPS
@@ -201,7 +201,6 @@ def collected(folder: Path, run: Run, episodes: int) -> list[AttemptRecord]:
 FATES = st.lists(st.sampled_from([True, True, False, None]), min_size=60, max_size=60)
 
 
-@settings(max_examples=25)
 @given(FATES, st.integers(1, 5), st.integers(1, 9), st.integers(0, 20), st.data())
 def test_attempts_are_the_fewest_from_the_first_on(fates, episodes, count, killed_after, data):
     limit = attempt_limit(episodes)

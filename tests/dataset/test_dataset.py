@@ -14,7 +14,7 @@ import gymnasium
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from support.folders import contents
@@ -179,7 +179,6 @@ def episodes(draw: st.DrawFn) -> Episode:
     )
 
 
-@settings(max_examples=25)
 @given(episodes(), st.integers(0, 10**6))
 def test_nothing_is_lost_on_disk(episode, number):
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.damage import (
     STRUCTURES,
@@ -87,7 +87,6 @@ each_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 # --- Bytes ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), check=st.booleans())
 def test_behind_a_forged_digest_damaged_bytes_raise_nothing_but_typed_errors(intact, seed, check):
     with a_copy(intact) as folder:
@@ -254,7 +253,6 @@ def test_the_manifest_and_the_file_agree(copy, intact):
         Dataset(copy)
 
 
-@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(["dataset.json", "manifest.jsonl"]))
 def test_damaged_documents_raise_nothing_but_typed_errors(intact, seed, name):
     generator = np.random.default_rng(seed)

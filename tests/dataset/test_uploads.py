@@ -6,11 +6,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 from support.damage import damaged
 from support.folders import contents
+from support.shares import few
 from support.small_datasets import Drawn, a_header, a_record, an_episode, write
 
 from fleet_tools.dataset import Dataset, DatasetWriter, episode_file
@@ -63,7 +64,6 @@ def grid(cloud: np.ndarray, unit: float) -> list[list[tuple[int, ...]]]:
     return [sorted(set(map(tuple, cells[cloud[:, 3] == mask].tolist()))) for mask in (1, -1, -2)]
 
 
-@settings(max_examples=25)
 @given(content=CONTENTS, config=CONFIGS)
 def test_numbers_are_within_half_a_unit_and_clouds_are_the_same_sets(content, config):
     with TemporaryDirectory() as place:
@@ -97,7 +97,7 @@ def test_numbers_are_within_half_a_unit_and_clouds_are_the_same_sets(content, co
         assert one.shape == other.shape and np.allclose(one, other, atol=0.5 / ACTION_STEPS)
 
 
-@settings(max_examples=15)
+@few(15)
 @given(content=CONTENTS)
 def test_the_same_demonstrations_give_the_same_bytes_on_both_sides(content):
     with TemporaryDirectory() as place:
@@ -121,7 +121,7 @@ def test_the_same_demonstrations_give_the_same_bytes_on_both_sides(content):
         assert np.array_equal(*keypoints)
 
 
-@settings(max_examples=15)
+@few(15)
 @given(content=CONTENTS, order=st.randoms(use_true_random=False))
 def test_the_order_of_a_parts_points_changes_no_byte(content, order):
     uploads = []

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 from support.environments import IDS
@@ -67,7 +67,6 @@ def _place(initial: WorldState) -> Callable[[PlanningProblem, RigidTransform], W
     return place
 
 
-@settings(max_examples=40)
 @given(st.sampled_from(task_names()), st.integers(0, 3), poses)
 def test_alignment_is_judged_by_the_experts_errors(place, task, seed, X_WE):
     problem = planning_problem(seed, task)

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.evaluated import OUTCOMES, SMALL, TRIALS, a_result, an_episode
+from support.shares import few
 
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.errors import ResultError
@@ -58,7 +59,7 @@ def keys(trials) -> list:
     return [trial.key for trial in trials]
 
 
-@settings(max_examples=10)
+@few(10)
 @given(st.permutations(TRIALS))
 def test_the_order_mixes_all_pairs_and_does_not_depend_on_that_of_the_request(requested):
     one = AnytimeComparison.of(
@@ -80,7 +81,6 @@ def test_those_scenes_that_are_looked_at_first_do_not_come_first():
     assert order != [trial.index for trial in comparison(other).trials if trial.task == "hammer"]
 
 
-@settings(max_examples=30)
 @given(st.lists(OUTCOMES, min_size=len(TRIALS), max_size=len(TRIALS)), st.randoms())
 def test_the_order_in_which_episodes_end_changes_nothing(outcomes, generator):
     episodes = [an_episode(trial, each) for trial, each in zip(TRIALS, outcomes, strict=True)]

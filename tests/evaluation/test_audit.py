@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.evaluated import FIRST, SMALL, a_result, an_episode
+from support.shares import few
 
 from fleet_tools.baselines import audit
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
@@ -64,7 +65,7 @@ def in_memory(results: Mapping[Path, Evaluation]) -> Iterator[None]:
 SHARES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=5)
 
 
-@settings(max_examples=8, deadline=None)
+@few(8)
 @given(SHARES, st.randoms())
 def test_ranks_follow_success_whatever_the_order_and_equal_ones_are_never_proven(shares, random):
     results = {Path(f"m{k}"): made(share) for k, share in enumerate(shares)}
@@ -92,7 +93,6 @@ def test_a_method_of_one_policy_for_each_task_is_read_as_one(tmp_path):
         load_method(tmp_path / "split")
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=3))
 def test_a_drop_is_the_mean_of_the_learners_and_exchanging_sides_mirrors_it(rates):
     public, fresh = ([Path(f"{side}{k}") for k in range(len(rates))] for side in "pf")

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.shares import few
 
 from fleet_tools.config.distributions import bounds
 from fleet_tools.config.tasks import load_task
@@ -29,7 +30,7 @@ def beside(**changes: Any) -> SecondObject:
     return parse(SecondObject, data, "it")
 
 
-@settings(max_examples=10)
+@few(10)
 @given(st.integers(0, 2**53), st.sampled_from(sorted(TASKS)))
 def test_a_second_object_stands_apart_and_leaves_the_first_as_it_was(seed, name):
     task, rule = TASKS[name], beside()

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from support.evaluated import TRIALS, a_result, an_episode
@@ -80,7 +80,6 @@ def results(draw: st.DrawFn) -> EpisodeResult:
     )
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(results(), max_size=3))
 def test_columns_hold_what_lines_of_the_log_hold(tmp_path_factory, episodes):
     folder = tmp_path_factory.mktemp("packed")
@@ -232,7 +231,6 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=300, deadline=None)
 @given(at=st.integers(0), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_an_error_or_changes_nothing(whole, at, bit):
     content = bytearray(whole.read_bytes())
@@ -245,7 +243,6 @@ def test_a_flipped_bit_is_an_error_or_changes_nothing(whole, at, bit):
         assert str(error).startswith(f"{changed} is damaged: ") and len(str(error)) < 1000
 
 
-@settings(max_examples=40, deadline=None)
 @given(size=st.integers(0))
 def test_a_file_that_is_cut_is_damaged(whole, size):
     content, cut = whole.read_bytes(), whole.with_name("cut")

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.evaluated import OUTCOMES, SMALL, TRIALS, a_result, an_episode, an_evaluation
+from support.shares import few
 
 from fleet_tools.envs.outcomes import (
     POLICY_ERROR,
@@ -22,11 +23,10 @@ from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import compare, score
 from fleet_tools.utils.statistics import paired_interval, wilson_interval
 
-FEW = settings(max_examples=10)  # an interval takes 10000 draws
 MANY = st.lists(OUTCOMES, min_size=1, max_size=len(TRIALS))
 
 
-@FEW
+@few(10)  # an interval takes 10000 draws
 @given(MANY, st.randoms())
 def test_each_episode_counts_once_whatever_the_order(outcomes, generator):
     episodes = an_evaluation(outcomes).episodes
@@ -77,7 +77,7 @@ def test_without_episodes_there_is_no_rate():
     assert (scores.tasks, scores.strata) == ({}, {})
 
 
-@FEW
+@few(10)  # an interval takes 10000 draws
 @given(MANY, MANY)
 def test_exchanging_two_results_changes_the_signs_only(outcomes, others):
     one, other = an_evaluation(outcomes, "one"), an_evaluation(others, "other")
@@ -145,7 +145,7 @@ def at_level(outcomes: Mapping[tuple[str, str, int], str], **changes: Any) -> Ev
     return Evaluation(a_result(PUSHED, **changes), episodes)
 
 
-@FEW
+@few(10)  # an interval takes 10000 draws
 @given(st.lists(OUTCOMES, min_size=len(TRIALS), max_size=len(TRIALS)), st.data())
 def test_a_level_costs_what_is_lost_in_scenes_of_the_same_keys(outcomes, data):
     nominal = an_evaluation(outcomes)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 from support.planning_problems import planning_problem, poses
@@ -123,7 +123,6 @@ def test_frames_of_translation():
     np.testing.assert_allclose(shift["end_effector"], X_WE.rotation() @ np.array(by_m))
 
 
-@settings(max_examples=50)
 @given(motions, poses, st.floats(0.1, 1))
 def test_followed_legs_keep_within_their_limit_in_the_fewest_steps(motion, X_WE, speed):
     expert = PROBLEM.expert.model_copy(update={"after": (Keyframe(motion=motion, speed=speed),)})

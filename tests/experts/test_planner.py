@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RotationMatrix
 from support.planning_problems import arm, planning_problem
+from support.shares import few
 
 from fleet_tools.config.expert import Keyframe, Rotate, Stay, Translate
 from fleet_tools.errors import InfeasibleError, UnknownNameError
@@ -107,7 +108,7 @@ def test_a_plan_needs_no_keyframes():
 
 
 @given(st.floats(1.3, 2.0), st.sampled_from([-1, 1]))
-@settings(max_examples=4, deadline=None)
+@few(4)
 def test_keypoints_that_contradict_each_other_want_slack(skew_deg, sign):
     exact = planning_problem(0, "knife")
     points = dict(exact.p_E_tool)

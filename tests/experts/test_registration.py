@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
+from support.shares import few
 
 from fleet_tools.experts.perception.registration import Fit, Schedule, StartedFit, best
 from fleet_tools.experts.perception.shapes import TriangleSurface, sample
@@ -50,7 +51,7 @@ def test_no_point_of_a_surface_is_closer_than_the_closest(point):
     np.testing.assert_allclose(TETRAHEDRON.closest(closest[None])[0][0], closest, atol=1e-9)
 
 
-@settings(max_examples=10, deadline=None)
+@few(10)
 @given(within_the_box)
 def test_a_known_pose_comes_back(x):
     found = fit(lambda x: pose(x)[None]).register(cloud(pose(x)), np.zeros(6), SCHEDULE)
@@ -58,7 +59,7 @@ def test_a_known_pose_comes_back(x):
     assert found.residual_m < 1e-5
 
 
-@settings(max_examples=5, deadline=None)
+@few(5)
 @given(within_the_box, st.integers(0, 10))
 def test_noise_of_the_cloud_is_averaged(x, seed):
     noisy = cloud(pose(x), 1000) + np.random.default_rng(seed).normal(0, 0.001, (1000, 3))
@@ -67,7 +68,7 @@ def test_noise_of_the_cloud_is_averaged(x, seed):
     np.testing.assert_allclose(found.parameters[3:], x[3:], atol=1e-2)
 
 
-@settings(max_examples=5, deadline=None)
+@few(5)
 @given(within_the_box, st.lists(st.floats(-2, 2), min_size=6, max_size=6).map(np.array))
 def test_the_frame_does_not_matter(x, moved):
     X_FC = pose(moved)

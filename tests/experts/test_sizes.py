@@ -5,10 +5,11 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 from scipy.spatial.transform import Rotation
+from support.shares import few
 
 from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.spec import EnvSpec
@@ -55,7 +56,7 @@ def points_of(shape: Shape, X_P: np.ndarray, joints: np.ndarray, count: int = 10
     [("nail", "round_nail", True), ("nut", "hex_nut", True), ("pair", "fudge", False)],
 )
 @given(st.floats(0.7, 1.4))
-@settings(max_examples=5, deadline=None)
+@few(5)
 def test_equal_scales_of_all_links_are_a_similarity(family, name, fixed, size):
     model = shape("object", family, name, fixed)
     scaled = model.scaled(np.full((len(model.surfaces), 3), size))
@@ -82,7 +83,7 @@ def affine(x: np.ndarray) -> np.ndarray:
 
 
 @given(small, sizes, moved)
-@settings(max_examples=5, deadline=None)
+@few(5)
 def test_a_known_size_comes_back_in_every_frame(x, size, motion):
     X_FC = affine(np.concatenate([motion, np.zeros(3)]))
     truth = np.concatenate([x, np.log(size)])
@@ -98,7 +99,6 @@ def test_a_known_size_comes_back_in_every_frame(x, size, motion):
 
 
 @given(st.integers(0, 99), st.floats(2e-3, 5e-3))
-@settings(max_examples=20, deadline=None)
 def test_of_a_thin_plate_the_side_that_cameras_see_fits(seed, thickness):
     plate = trimesh.creation.box((0.1, 0.08, thickness))
     surface = TriangleSurface(np.asarray(plate.triangles))
@@ -149,7 +149,7 @@ def test_a_training_tool_is_found_among_all(name):
 
 
 @given(sizes)
-@settings(max_examples=2, deadline=None)
+@few(2)
 def test_keypoints_of_a_scaled_tool_are_found(size):
     mallet = shape("tool", "hammer", "mallet").scaled(size[None])
     cloud = points_of(mallet, np.eye(4)[None], mallet.rest, 2000)

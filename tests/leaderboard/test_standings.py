@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.shares import few
 from support.submitted import (
     SMALL,
     evaluation_with,
@@ -86,7 +87,7 @@ def test_a_rank_counts_the_intervals_wholly_above(intervals):
         assert rank == 1 + sum(low > high for low, _ in intervals)
 
 
-@settings(max_examples=10)
+@few(10)
 @given(st.lists(OUTCOMES, min_size=32, max_size=32))
 def test_success_rates_agree_with_counts_by_hand(tmp_path_factory, outcomes):
     root = tmp_path_factory.mktemp("board")
@@ -200,7 +201,7 @@ def test_no_submitted_result_gives_a_rank(root):
     assert found["best"].rank == 1
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_byte_of_a_submitted_result_changes_a_rank(root, data):
     folder = root / "entries" / "best" / "results" / "nominal"
@@ -341,7 +342,7 @@ def test_what_the_host_refuted_is_not_shown(root):
 # --- Levels ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=10)
+@few(10)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=10, max_size=10))
 def test_the_cost_of_a_level_is_the_paired_difference(tmp_path_factory, outcomes):
     root = tmp_path_factory.mktemp("board")

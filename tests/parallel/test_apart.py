@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -22,7 +22,6 @@ def called(function: Callable, *arguments: object) -> Any:
 
 
 @given(arrays(float, (3, 2), elements=st.floats()))
-@settings(deadline=None, max_examples=20)
 def test_a_result_is_what_the_function_returns_here(values):
     np.testing.assert_array_equal(called(np.sort, values), np.sort(values))
 

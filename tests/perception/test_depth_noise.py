@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -49,13 +49,11 @@ def weights(pixel: tuple[int, int], offset: np.ndarray, spacing: float) -> np.nd
 
 
 @given(pixels, offsets, spacings)
-@settings(max_examples=50)
 def test_the_error_of_every_pixel_has_variance_one(pixel, offset, spacing):
     assert np.square(weights(pixel, offset, spacing)).sum() == pytest.approx(1.0, abs=1e-12)
 
 
 @given(pixels, pixels, offsets, spacings)
-@settings(max_examples=50)
 def test_errors_are_alike_nearby_and_independent_from_two_nodes_on(one, other, offset, spacing):
     correlation = (weights(one, offset, spacing) * weights(other, offset, spacing)).sum()
     apart = np.abs(np.subtract(one, other)) / spacing
@@ -80,7 +78,6 @@ def test_half_of_the_correlation_is_left_after_three_quarters_of_a_spacing():
 
 
 @given(st.integers(0, 2**64), st.integers(1, 400))
-@settings(max_examples=20)
 def test_a_pixel_reads_the_same_whatever_else_is_asked(seed, count):
     image, noise = face(0.7), DepthNoise(NGUYEN, 0.6, 2.3)
     chosen = np.random.default_rng(seed).choice(image.size, count, replace=False)
@@ -95,7 +92,6 @@ def test_a_pixel_reads_the_same_whatever_else_is_asked(seed, count):
 
 
 @given(st.floats(0.1, 3.0), st.integers(0, 2**32))
-@settings(max_examples=20)
 def test_no_noise_changes_nothing(depth, seed):
     image = face(depth) + np.random.default_rng(seed).normal(0, 0.01, (60, 80)).astype(np.float32)
     np.testing.assert_array_equal(read(image, SILENT, 0.0, seed=seed), image)
@@ -155,7 +151,6 @@ def test_a_step_of_depth_is_an_edge_from_both_sides(seed):
 
 
 @given(st.floats(-70, 70), st.integers(0, 1000))
-@settings(max_examples=20)
 def test_an_inclined_face_is_read_beside_the_pixel_and_never_lost(degrees, seed):
     u = np.arange(80) - 39.5
     slope = np.tan(np.deg2rad(degrees))
@@ -167,7 +162,6 @@ def test_an_inclined_face_is_read_beside_the_pixel_and_never_lost(degrees, seed)
 
 
 @given(st.floats(0, 1e9), st.integers(0, 100))
-@settings(max_examples=20)
 def test_displacements_of_any_size_stay_in_the_image(lateral, seed):
     nodes = np.random.default_rng(seed).normal(size=(3, 20, 20)).astype(np.float32)
     image = face(1.0, (8, 9))

@@ -1,7 +1,7 @@
 """Point clouds of fixed size: samplings, masks and rows without a point."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -29,9 +29,6 @@ def distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.linalg.norm(one[:, None].astype(float) - other[None], axis=2)
 
 
-few = settings(max_examples=50)
-
-
 def farthest_one_by_one(points: np.ndarray, count: int) -> list[int]:
     """Returns samples by the definition, with squares of distances in double precision."""
     p = points.astype(float)
@@ -43,7 +40,6 @@ def farthest_one_by_one(points: np.ndarray, count: int) -> list[int]:
     return picked
 
 
-@few
 @given(clouds(), clouds(), st.integers(2, 200), st.sampled_from(sorted(SAMPLINGS)))
 def test_a_place_takes_one_of_32_rows_of_the_object_and_at_least_one(tool, object, size, sampling):
     place = np.array([0.25, -0.5, 0.125])
@@ -54,7 +50,6 @@ def test_a_place_takes_one_of_32_rows_of_the_object_and_at_least_one(tool, objec
     assert len(cloud) == 7 + size and (cloud[-rows:] == [*place, PLACE_MASK]).all()
 
 
-@few
 @given(st.integers(2, 700), st.integers(0, 2**32), st.data())
 def test_cells_change_no_sample(n, seed, data):
     random = np.random.default_rng(seed)
@@ -64,7 +59,6 @@ def test_cells_change_no_sample(n, seed, data):
     assert farthest_indices(points, count).tolist() == farthest_one_by_one(points, count)
 
 
-@few
 @given(points=clouds(2), data=st.data())
 def test_each_sample_is_farthest_from_those_before(points, data):
     count = data.draw(st.integers(1, len(points)))
@@ -75,7 +69,6 @@ def test_each_sample_is_farthest_from_those_before(points, data):
         np.testing.assert_allclose(nearest[picked[k]], nearest.max(), atol=1e-4)
 
 
-@few
 @given(points=clouds(2), data=st.data())
 def test_fewer_points_are_the_first_ones(points, data):
     many, few = sorted(data.draw(st.lists(st.integers(1, len(points)), min_size=2, max_size=2)))[
@@ -85,7 +78,6 @@ def test_fewer_points_are_the_first_ones(points, data):
     np.testing.assert_array_equal(farthest_indices(points, many)[:few], some)
 
 
-@few
 @given(clouds(), clouds(), st.sampled_from(sorted(SAMPLINGS)))
 def test_a_cloud_holds_visible_points_and_nothing_else(tool, object, sampling):
     cloud = stack(tool, object, (12, 7), SAMPLINGS[sampling])

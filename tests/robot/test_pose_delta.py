@@ -1,7 +1,7 @@
 """Pose displacements: inverses, fractions, and the frame in which they are expressed."""
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform, RollPitchYaw
 
@@ -56,7 +56,6 @@ def test_motions_are_seen_from_the_moved_frame(X_WE, motion):
     assert displace(X_WE, motion).IsNearlyEqualTo(X_WE @ moved, 1e-12)
 
 
-@settings(max_examples=50)
 @given(turns, st.floats(1e-12, 1e-6))
 def test_small_turns_keep_their_direction(turn, scale):
     small = np.concatenate([np.zeros(3), scale * turn])

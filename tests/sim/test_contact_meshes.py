@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.geometry import (
     AddCompliantHydroelasticProperties,
@@ -63,7 +63,6 @@ def scene_of(mesh: trimesh.Trimesh) -> Scene:
     return Scene(Convex(np.asarray(mesh.vertices).T, "shape"))
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from([BAR, BLADE, ROD]),
     st.floats(-6.5, -4),

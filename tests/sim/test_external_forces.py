@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.environments import IDS, bits, press, press_until_sliding
+from support.shares import few
 from support.task_files import own_task
 
 from fleet_tools.config.control import TIME_STEP
@@ -101,7 +102,7 @@ def _spatula(tmp_path_factory) -> ToolUseEnv:
     return EnvSpec.of(task=file).make_tool_use()
 
 
-@settings(max_examples=10, deadline=None)
+@few(10)
 @given(st.tuples(*[st.floats(-20, 20)] * 3), st.integers(1, 3), st.sampled_from([0.3, 1.0, 3.0]))
 def test_a_free_body_gains_the_impulse_of_force_and_weight(spatula, force, steps, scale):
     """M dv = (F + m g) t, in the air, whatever the mass; and the body does not begin to turn."""

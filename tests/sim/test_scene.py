@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_tools.config.distributions import Choice, NameChoice, Uniform, nominal
@@ -181,7 +181,6 @@ def test_an_invalid_scene_is_refused(change):
         parse(Scene, data | change, "scene.json")
 
 
-@settings(max_examples=30)
 @given(st.dictionaries(st.text(), st.booleans() | st.none() | st.text(), max_size=3))
 def test_any_switches_are_accepted_or_refused(switches):
     try:

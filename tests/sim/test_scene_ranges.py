@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.shares import few
 
 from fleet_tools.config.distributions import DISTURBANCES, RANGES, Range
 from fleet_tools.config.file_access import assets_root
@@ -191,7 +192,7 @@ WITHIN_REACH = [
 ]
 
 
-@settings(max_examples=8)
+@few(8)
 @given(st.lists(st.booleans(), min_size=len(WITHIN_REACH), max_size=len(WITHIN_REACH)))
 def test_the_corners_of_the_ranges_can_be_simulated(hammer, high):
     ends = [

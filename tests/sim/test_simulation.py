@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.common.value import AbstractValue
 from pydrake.multibody.tree import Joint
 from pydrake.systems.analysis import Simulator
 from support.environments import bits, press, press_until_sliding
+from support.shares import few
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import load_task
@@ -236,7 +237,7 @@ def nail_mass(world: World) -> tuple[float, float]:
     return mass + world.adjustable.brakes["slide"].default_rotor_inertia(), 9.81 * mass
 
 
-@settings(max_examples=10)
+@few(10)
 @given(st.floats(20.0, 45.0), st.floats(0.0, 0.95))
 def test_below_its_resistance_the_brake_holds(world, resistance, fraction):
     _, weight = nail_mass(world)
@@ -245,7 +246,7 @@ def test_below_its_resistance_the_brake_holds(world, resistance, fraction):
     assert abs(velocity) < 1e-3
 
 
-@settings(max_examples=10)
+@few(10)
 @given(st.floats(20.0, 45.0), st.floats(1.1, 2.0))
 def test_the_force_above_its_resistance_accelerates_the_nail(world, resistance, fraction):
     mass, weight = nail_mass(world)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.processes import run_python
 
@@ -222,7 +222,6 @@ def test_a_damaged_document_is_named(tmp_path, content):
 LINES = st.lists(st.builds(Line, number=st.integers(), text=st.text()), max_size=5)
 
 
-@settings(max_examples=40)
 @given(LINES, st.data())
 def test_records_are_those_whose_lines_are_complete(lines, data):
     encoded = [line.to_json().encode() + b"\n" for line in lines]
@@ -264,7 +263,6 @@ def a_log(folder: Path, content: bytes = b"") -> Path:
     return path
 
 
-@settings(max_examples=30)
 @given(TEXTS, TEXTS)
 def test_lines_are_appended_in_order_also_after_reopening(first, second):
     with tempfile.TemporaryDirectory() as folder:
@@ -323,7 +321,6 @@ def writer_of(folder: Path, seed: int = 0) -> RunWriter[Spec]:
     return RunWriter(RUNS, folder, Spec(seed=seed))
 
 
-@settings(max_examples=40)
 @given(SHORT_LINES, SHORT_LINES, st.binary(max_size=3).filter(lambda torn: b"\n" not in torn))
 def test_the_log_becomes_the_given_lines_whatever_it_was(tmp_path_factory, before, lines, torn):
     folder = tmp_path_factory.mktemp("run")

@@ -26,6 +26,14 @@ def crossed(one: Sequence[Any], other: Sequence[Any], every: int) -> list[Any]:
     ]
 
 
+def quick_first(values: Sequence[Any], count: int) -> list[Any]:
+    """Returns the values of a parameter, each once, of which the first ones are quick."""
+    return [
+        pytest.param(each, marks=[] if index < count else [pytest.mark.slow])
+        for index, each in enumerate(dict.fromkeys(values))
+    ]
+
+
 def few(count: int) -> settings:
     """Returns settings of a property whose examples take long.
 

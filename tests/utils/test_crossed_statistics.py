@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
@@ -30,7 +30,6 @@ OUTCOME_TABLES = st.integers(0, 2**32 - 1).map(
 )
 
 
-@settings(max_examples=20)
 @given(OUTCOME_TABLES)
 def test_the_interval_of_several_training_runs_contains_their_mean(tables):
     low, high = crossed_interval(tables)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_merging.average import average, interpolate
@@ -31,7 +31,6 @@ def hill(state):
     return float(1 - state["x"].square().sum())
 
 
-@settings(max_examples=40)
 @given(NUMBERS, NUMBERS)
 def test_a_convex_loss_has_a_barrier_at_its_ends(a, b):
     barrier = loss_barrier(parabola, point(a), point(b))
@@ -46,7 +45,6 @@ def test_the_barrier_between_two_minima_is_the_height_of_the_hill():
     assert barrier.lambdas == (0, 0.25, 0.5, 0.75, 1) and barrier.values == (0, 0.75, 1, 0.75, 0)
 
 
-@settings(max_examples=40)
 @given(NUMBERS, NUMBERS)
 def test_performance_is_a_loss_with_its_sign_flipped(a, b):
     one, other = point(a, 1.0), point(b, -1.0)
@@ -126,7 +124,6 @@ def test_batch_norm_statistics_are_measured_again():
     assert all(torch.equal(untouched[name], before[name]) for name in before)
 
 
-@settings(max_examples=40)
 @given(st.floats(0.1, 10), st.integers(0, 99))
 def test_the_ratio_of_norms_ignores_the_order_of_units_and_that_of_differences_does_not(
     scale, seed

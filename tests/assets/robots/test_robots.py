@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.geometry import (
     ClippingRange,
@@ -36,11 +36,11 @@ from support.published_arms import (
     craig,
     standard,
 )
+from support.shares import few
 
 from fleet_tools.assets.robots.arm_files import box_inertial, quarter_turn
 
 EACH = pytest.mark.parametrize("robot", [PANDA, UR5E, IIWA14], ids=lambda robot: robot.name)
-quick = settings(max_examples=50, deadline=None)
 
 
 def positions(robot: Published) -> st.SearchStrategy[np.ndarray]:
@@ -85,7 +85,7 @@ def scene(
 
 @EACH
 @given(data=st.data())
-@quick
+@few(10)
 def test_forward_kinematics_is_the_published_dh_product(robot, data):
     plant, context = welded(robot)
     q = data.draw(positions(robot))
@@ -113,7 +113,7 @@ def test_forward_kinematics_is_the_published_dh_product(robot, data):
 
 @EACH
 @given(data=st.data())
-@quick
+@few(10)
 def test_mass_matrix_is_symmetric_and_includes_the_rotors(robot, data):
     plant, context = welded(robot)
     plant.SetPositions(context, data.draw(positions(robot)))
@@ -124,7 +124,7 @@ def test_mass_matrix_is_symmetric_and_includes_the_rotors(robot, data):
 
 @EACH
 @given(data=st.data())
-@quick
+@few(10)
 def test_gravity_is_the_gradient_of_potential_energy(robot: Published, data: st.DataObject) -> None:
     plant, context = welded(robot)
     q = data.draw(positions(robot))
@@ -143,7 +143,7 @@ def test_gravity_is_the_gradient_of_potential_energy(robot: Published, data: st.
 
 @EACH
 @given(data=st.data())
-@quick
+@few(10)
 def test_motors_hold_the_arm_against_gravity_with_two_kilograms_to_spare(
     robot: Published, data: st.DataObject
 ) -> None:

@@ -3,6 +3,7 @@
 The task is one in which every policy succeeds at once, so that rollouts are real and quick.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from support.collected import ONE_PAIR, options, write_quick_task
 from support.experiment_cases import result_in, run
 from support.fleet_cases import config_of, local, run_rounds, same
 from support.processes import ROOT
+from support.shares import few, quick_first
 
 from fleet_tools import collect
 from fleet_tools.baselines import train
@@ -85,10 +87,13 @@ def plan_of(world: dict[str, str], **changes: Any) -> FleetPlan:
     )
 
 
-def test_every_method_and_control_is_measured_in_new_and_in_former_tasks(world, tmp_path) -> None:
+@pytest.mark.parametrize("values", quick_first([("all", "adapters"), tuple(TUNED)], 1))
+def test_every_method_and_control_is_measured_in_new_and_in_former_tasks(
+    world, tmp_path, values
+) -> None:
     changes = {
         "vary": "backbone.tuned",
-        "values": list(TUNED),
+        "values": list(values),
         "seeds": 1,
         "base": base_of(world, rollouts=1, uploads={"bits": 8}),
         "arms": METHODS,
@@ -98,16 +103,16 @@ def test_every_method_and_control_is_measured_in_new_and_in_former_tasks(world, 
     result = result_in(tmp_path)
     assert not result["failed"]
     cells = {(each["arm"], each["value"]): each for each in result["cells"]}
-    assert len(cells) == len(TUNED) * (len(METHODS) + 2)
+    assert len(cells) == len(values) * (len(METHODS) + 2)
     for (arm, _), cell in cells.items():
         assert set(cell["success"]) == {"quick"}
         assert ("retained" in cell) == (arm != "single")
         assert cell.get("retained", {"quick": [[1]]}) == {"quick": [[1]]}
     for arm in ("average", "ties"):  # whatever is merged, robots have sent the same
-        sent = [cells[arm, each]["uploaded"] for each in TUNED]
-        other = [cells["retain", each]["uploaded"] for each in TUNED]
+        sent = [cells[arm, each]["uploaded"] for each in values]
+        other = [cells["retain", each]["uploaded"] for each in values]
         assert sent == pytest.approx(other, rel=0.05)
-        assert sent[0] > 1.5 * sent[1] > 1.5 * sent[2] > 0
+        assert all(more > 1.5 * less > 0 for more, less in pairwise(sent))
     assert "tasks of the backbone" in (tmp_path / "out/small.md").read_text()
 
 
@@ -172,7 +177,7 @@ def test_changes_arrive_as_what_was_trained(tuned, world) -> None:
         assert max(sent) < 0.5 * min(whole)
 
 
-@settings(max_examples=10)
+@few(10)
 @given(seed=st.integers(0, 2**32), rank=st.integers(1, 4))
 def test_a_change_of_low_rank_is_sent_as_its_factors(seed, rank) -> None:
     generator = torch.Generator().manual_seed(seed)

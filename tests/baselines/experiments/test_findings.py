@@ -7,10 +7,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from support.processes import ROOT
+from support.shares import few
 
 from fleet_tools.baselines.experiments.form import Experiment, load_experiment
 from fleet_tools.baselines.experiments.result import make_result
@@ -70,7 +71,7 @@ def counts_of(panel: Any, one: Any, other: Any) -> list[tuple[int, int, int]]:
     return found
 
 
-@settings(max_examples=10)
+@few(10)
 @given(SIZES, st.integers(0))
 def test_merges_are_compared_with_the_best_raw_data_up_to_the_next_larger_upload(sizes, seed):
     panel = panel_of({arm: sizes for arm in MERGES}, Random(seed))
@@ -84,7 +85,7 @@ def test_merges_are_compared_with_the_best_raw_data_up_to_the_next_larger_upload
         assert panel.raw_above(merge)["success"]["rate"] == max(rates)
 
 
-@settings(max_examples=10)
+@few(10)
 @given(SIZES, st.integers(0))
 def test_differences_are_of_all_pairs_and_bold_where_all_tests_together_tell_them(sizes, seed):
     uploads = {arm: sizes for arm in MERGES}
@@ -107,7 +108,6 @@ def test_differences_are_of_all_pairs_and_bold_where_all_tests_together_tell_the
     assert text.count("weights 0.9") == text.split("**b**")[0].count("| average |") <= 1
 
 
-@settings(max_examples=20)
 @given(st.lists(st.tuples(st.floats(1, 1000), st.floats(0, 1)), min_size=1, max_size=12))
 def test_labels_cover_no_point_and_no_other_label(points):
     figure = Figure((5.2, 4), dpi=72)

@@ -26,9 +26,9 @@ FOLDED = re.compile(r'<details class="tables">.*?<a id="([^"]+)">.*?</details>',
 NUMBER = re.compile(r"(?<![\w/.-])\d+(?:[.,]\d+)*(?:e-?\d+)?")
 
 FIGURES = [
-    "Introduction", "1", "Proposition 1", "3a", "3b", "3c", "3d", "4a", "4b", "4c", "4d", "Section 5.2",
-    "Proposition 2", "Proposition 3", "7", "8", "9", "10", "11", "12a", "12b", "12c", "12d", "12e",
-    "12f", "13 left", "13 right", "Proposition 4",
+    "Introduction", "1", "Proposition 1", "3a", "3b", "3c", "3d", "4a", "4b", "4c", "4d",
+    "Section 5.2", "Proposition 2", "Proposition 3", "7", "8", "9", "10", "11", "12a", "12b",
+    "12c", "12d", "12e", "12f", "13 left", "13 right", "Proposition 4",
 ]  # fmt: skip
 """All figures, panels and claims of the paper with a result, and its propositions, in order."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
@@ -33,7 +33,6 @@ def run(tmp_path, *more: str, **changes) -> int:
         )
 
 
-@settings(max_examples=25)
 @given(st.integers(2, 6), st.floats(0.3, 100), st.integers(0, 1000))
 def test_every_image_is_in_one_part(count, alpha, seed):
     data = some_digits()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("torch")
@@ -42,7 +42,6 @@ def same(one: FixedPointSum, other: FixedPointSum) -> bool:
 
 
 @given(terms(), st.randoms(use_true_random=False), st.integers(0, 8))
-@settings(max_examples=200, deadline=None)
 def test_order_and_regions_do_not_matter_to_the_last_bit(parts, random, cut) -> None:
     shuffled = random.sample(parts, len(parts))
     cut = min(cut, len(parts) - 1)
@@ -53,7 +52,6 @@ def test_order_and_regions_do_not_matter_to_the_last_bit(parts, random, cut) -> 
 
 
 @given(terms())
-@settings(max_examples=200, deadline=None)
 def test_a_mean_is_the_mean_up_to_half_a_unit(parts) -> None:
     vectors, weights = zip(*parts, strict=True)
     exact = np.average(np.array(vectors, np.float64), axis=0, weights=weights)

@@ -11,9 +11,10 @@ pytest.importorskip("safetensors")
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.fleet_cases import answered, request, run_rounds, same
+from support.shares import few
 from support.small_datasets import Drawn, a_header, hammer_header, write
 
 from fleet_tools.baselines.federated import central
@@ -84,7 +85,7 @@ def owners(plan: FleetPlan) -> list[list[str]]:
     episodes=st.integers(8, 12) | st.none(),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=15)
+@few(15)
 def test_a_robot_has_episodes_of_its_arm_and_arms_have_their_share(arms, counts, episodes, seed):
     groups = [{"robot": arm, "robots": count} for arm, count in counts[:3]]
     training = {"epochs": 4, "seed": seed}
@@ -104,7 +105,7 @@ def test_a_robot_has_episodes_of_its_arm_and_arms_have_their_share(arms, counts,
 
 
 @given(episodes=st.integers(8, 12) | st.none(), alpha=st.sampled_from([0.1, 1.0]))
-@settings(max_examples=6)
+@few(6)
 def test_one_group_of_all_robots_is_the_fleet_without_groups(arms, episodes, alpha):
     same_fleet = {"robots": 3, "episodes": episodes, "split": {"alpha": alpha}}
     plain, grouped = (

@@ -15,7 +15,7 @@ import yaml
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.fleet_cases import (
     PROGRAM,
@@ -29,6 +29,7 @@ from support.fleet_cases import (
     write_data,
 )
 from support.processes import ROOT
+from support.shares import few
 
 from fleet_merging.moments.measurement import Moments, combine, solve
 from fleet_tools.baselines.federated.life import EventError, Life
@@ -146,7 +147,6 @@ def test_robots_take_part_from_arrival_to_departure_but_for_months_away(
         assert joint.arrivals == tuple(n for stay in kept for n in stay.arrivals)
 
 
-@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6))
 def test_no_two_robots_share_an_episode_and_each_has_its_tools(data: Path, seed: int) -> None:
     samples = Samples([str(data)], observations=[])
@@ -314,7 +314,7 @@ def test_a_late_robot_still_counts_by_what_the_server_keeps(data: Path, tmp_path
         assert each["uploaded_bytes"] == expected[each["robot"]]["uploaded_bytes"] > 0
 
 
-@settings(max_examples=10)
+@few(10)
 @given(seed=st.integers(0, 10**6))
 def test_a_policy_at_home_fits_its_robot_and_stays_near_where_it_is_held(
     data: Path, seed: int

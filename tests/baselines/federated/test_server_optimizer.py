@@ -10,9 +10,10 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.fleet_cases import local, plan_of
+from support.shares import few
 
 from fleet_merging.errors import UnsoundMergeError
 from fleet_tools.baselines.federated.config import ServerConfig
@@ -56,7 +57,7 @@ def by_torch(make: Any, seed: int) -> list[torch.Tensor]:
     return found
 
 
-@settings(max_examples=10)
+@few(10)
 @given(seed=SEEDS, momentum=st.floats(0, 0.95), rate=st.floats(0.1, 1.5))
 def test_momentum_is_that_of_stochastic_gradient_descent(seed, momentum, rate):
     config = ServerConfig(optimizer="momentum", momentum=momentum, learning_rate=rate)
@@ -65,7 +66,7 @@ def test_momentum_is_that_of_stochastic_gradient_descent(seed, momentum, rate):
         torch.testing.assert_close(one, other)
 
 
-@settings(max_examples=10)
+@few(10)
 @given(seed=SEEDS)
 def test_adaptive_steps_are_those_of_reddi_et_al(seed):
     """Algorithm 2, number by number."""

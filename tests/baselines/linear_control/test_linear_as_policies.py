@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from support.linear_cases import (
     assert_same_controller,
     assert_same_law,
@@ -10,6 +10,7 @@ from support.linear_cases import (
     random_controller,
     seeds,
 )
+from support.shares import few
 
 torch = pytest.importorskip("torch")
 
@@ -61,7 +62,7 @@ def test_the_naive_average_is_the_average(seed):
         ("sinkhorn_rebasin_l2", {"start": "matching", "trust": 0.9, "descent": Descent(steps=20)}),
     ],
 )
-@settings(max_examples=4)
+@few(4)
 @given(seed=seeds)
 def test_policies_methods_bring_permuted_controllers_together(method, options, seed):
     rng = np.random.default_rng(seed)

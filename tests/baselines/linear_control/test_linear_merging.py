@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.linear_cases import (
     assert_same_controller,
@@ -16,6 +16,7 @@ from support.linear_cases import (
     random_transform,
     seeds,
 )
+from support.shares import few
 
 from fleet_tools.baselines.experiments.form import Experiment, planned_runs
 from fleet_tools.baselines.linear_control.alignment import (
@@ -112,7 +113,6 @@ def test_opposite_coordinates_average_to_infinite_cost_and_align_to_the_optimum(
 
 @over_gl
 @given(seed=seeds)
-@settings(max_examples=20)
 def test_transforms_of_one_controller_merge_to_its_law(merge, seed):
     rng = np.random.default_rng(seed)
     system = paper_system(unstable=True, outputs=3, seed=seed)
@@ -125,7 +125,6 @@ def test_transforms_of_one_controller_merge_to_its_law(merge, seed):
 
 
 @given(seeds)
-@settings(max_examples=50)
 def test_permuted_copies_merge_to_their_law_by_permutation(seed):
     rng = np.random.default_rng(seed)
     controller = random_controller(rng, 4, 3, 2)
@@ -138,7 +137,6 @@ def test_permuted_copies_merge_to_their_law_by_permutation(seed):
 
 @every_method
 @given(seed=seeds)
-@settings(max_examples=20)
 def test_equal_controllers_merge_to_themselves(merge, seed):
     controller = random_controller(np.random.default_rng(seed))
     merged = merge([controller] * 3)
@@ -149,7 +147,7 @@ def test_equal_controllers_merge_to_themselves(merge, seed):
 
 @every_method
 @given(seed=seeds)
-@settings(max_examples=15)
+@few(15)
 def test_order_does_not_matter(merge, seed):
     rng = np.random.default_rng(seed)
     best = optimal_controller(paper_system(unstable=True, outputs=3))
@@ -160,7 +158,7 @@ def test_order_does_not_matter(merge, seed):
 
 @over_gl
 @given(seed=seeds)
-@settings(max_examples=15)
+@few(15)
 def test_the_robots_coordinates_do_not_matter(merge, seed):
     rng = np.random.default_rng(seed)
     best = optimal_controller(paper_system(unstable=True, outputs=3))
@@ -196,7 +194,6 @@ def test_learned_controllers_merge_better_than_they_are(merge):
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_the_gradient_of_the_merging_loss_is_that_of_finite_differences(seed):
     rng = np.random.default_rng(seed)
     merged = random_controller(rng)
@@ -213,7 +210,6 @@ def test_the_gradient_of_the_merging_loss_is_that_of_finite_differences(seed):
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_the_loss_at_true_transforms_is_zero_and_the_degenerate_limit_cheats(seed):
     """The slip in the remark: small transforms reduce the loss below that of any true alignment."""
     rng = np.random.default_rng(seed)
@@ -230,7 +226,6 @@ def test_the_loss_at_true_transforms_is_zero_and_the_degenerate_limit_cheats(see
 
 
 @given(seeds)
-@settings(max_examples=25)
 def test_alternations_never_raise_their_objective(seed):
     rng = np.random.default_rng(seed)
     fleet = [random_controller(rng, 4, 2, 2) for _ in range(4)]

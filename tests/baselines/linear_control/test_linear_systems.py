@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from support.linear_cases import (
     assert_same_controller,
     assert_same_law,
@@ -157,7 +157,6 @@ def test_cost_does_not_depend_on_coordinates(seed):
 
 
 @given(seeds)
-@settings(max_examples=50)
 def test_cost_is_that_of_scipys_lyapunov_equation_and_of_its_dual(seed):
     rng = np.random.default_rng(seed)
     system = random_system(rng)
@@ -304,7 +303,6 @@ def test_least_squares_refuses_what_the_demonstrations_do_not_determine():
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_the_gradient_of_imitation_is_that_of_finite_differences(seed):
     rng = np.random.default_rng(seed)
     controller = random_controller(rng)

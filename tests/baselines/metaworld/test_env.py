@@ -9,10 +9,11 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.environments import bits
 from support.rendering import needs_gl
+from support.shares import few
 
 pytest.importorskip("metaworld")
 
@@ -52,7 +53,7 @@ def envs() -> dict[str, MetaWorldEnv]:
     return {task: MetaWorldEnv(task) for task in FEW}
 
 
-@settings(max_examples=8, deadline=None)
+@few(8)
 @given(task=st.sampled_from(FEW), seed=st.integers(0, 2**53), before=st.integers(0, 2**53))
 def test_a_seed_gives_the_same_bits_after_any_history(envs, task, seed, before):
     env = envs[task]

@@ -10,9 +10,10 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.rendering import needs_gl
+from support.shares import few
 
 pytest.importorskip("metaworld")
 torch = pytest.importorskip("torch")
@@ -283,7 +284,7 @@ def test_the_random_encoder_has_the_same_weights_on_every_machine():
         assert float(state[name].var()) == pytest.approx(variance, rel=0.05)
 
 
-@settings(max_examples=5, deadline=None)
+@few(5)
 @given(seed=st.integers(0, 2**32 - 1), threads=st.integers(1, 4))
 def test_features_do_not_depend_on_threads_and_leave_them(seed, threads):
     image = np.random.default_rng(seed).integers(0, 256, (64, 64, 3), np.uint8)

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import multivariate_normal
@@ -239,7 +239,6 @@ def test_absolute_errors_are_fitted_as_squared_ones(samples):
         assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 4), st.sampled_from([0.0, 0.3, 1.0]))
 def test_moments_of_parts_add_up_and_are_least_squares_part_by_part(seed, parts, kept):
     generator = np.random.default_rng(seed)

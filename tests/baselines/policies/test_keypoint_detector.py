@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 from scipy.spatial.transform import Rotation
@@ -330,7 +330,6 @@ def numbers(tool: np.ndarray, thing: np.ndarray, task: int) -> np.ndarray:
 seeds, angles = st.integers(0, 2**32), st.floats(-3, 3)
 
 
-@settings(max_examples=50)
 @given(seed=seeds, turn=angles)
 def test_the_way_there_and_back_keeps_keypoints(seed, turn):
     rng = np.random.default_rng(seed)
@@ -342,7 +341,6 @@ def test_the_way_there_and_back_keeps_keypoints(seed, turn):
             assert (read[part, :count, 3] == 1).all() and not read[part, count:].any()
 
 
-@settings(max_examples=50)
 @given(seed=seeds, turn=angles, sixths=st.integers(1, 5))
 def test_turns_that_look_alike_have_the_same_numbers_but_for_the_named_turn(seed, turn, sixths):
     tool = np.random.default_rng(seed).normal(size=(5, 3))
@@ -356,7 +354,6 @@ def test_turns_that_look_alike_have_the_same_numbers_but_for_the_named_turn(seed
     np.testing.assert_allclose(one, other, atol=2e-5)
 
 
-@settings(max_examples=50)
 @given(seed=seeds, turn=angles, off=st.floats(-0.5, 0.5), sixths=st.integers(-6, 6))
 def test_among_turns_that_look_alike_it_is_the_one_next_to_the_former(seed, turn, off, sixths):
     rng = np.random.default_rng(seed)
@@ -369,7 +366,6 @@ def test_among_turns_that_look_alike_it_is_the_one_next_to_the_former(seed, turn
     assert np.sin(difference / 2) == pytest.approx(0, abs=1e-4)
 
 
-@settings(max_examples=50)
 @given(seed=seeds, turn=angles, off=st.floats(-0.5, 0.5))
 def test_a_named_turn_that_is_roughly_right_suffices_at_first(seed, turn, off):
     rng = np.random.default_rng(seed)
@@ -444,7 +440,6 @@ def test_frames_are_exchanged_as_drake_does(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=50)
 def test_a_tool_that_is_shown_late_is_put_into_the_hand(seed):
     rng = np.random.default_rng(seed)
     tool, X_WE = rng.normal(scale=0.1, size=(ROWS, 3)), poses(rng, 12)
@@ -453,7 +448,6 @@ def test_a_tool_that_is_shown_late_is_put_into_the_hand(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=50)
 def test_a_tool_that_is_shown_without_delay_stays_to_the_bit(seed):
     rng = np.random.default_rng(seed)
     tool, X_WE = rng.normal(scale=0.1, size=(ROWS, 3)), poses(rng, 12)

@@ -130,7 +130,7 @@ def test_the_order_of_entries_does_not_depend_on_how_they_are_given():
     assert Blueprint.of(config, backwards, ACTION).to_json() == BLUEPRINTS["mlp on state"].to_json()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(part=st.floats(0, 1, exclude_max=True))
 def test_a_truncated_file_is_refused(path, part):
     content = path.read_bytes()

@@ -7,7 +7,7 @@ pytest.importorskip("safetensors")
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 from support.policy_cases import BLUEPRINTS, made, observations, single_network
@@ -51,7 +51,6 @@ def cloud(generator: np.random.Generator, points: int) -> np.ndarray:
     return np.column_stack([p, generator.choice([-1.0, 1.0], points)]).astype(np.float32)
 
 
-@settings(max_examples=30)
 @given(points=st.integers(1, 30), absent=st.integers(0, 30), seed=st.integers(0, 1000))
 def test_neither_order_nor_absent_points_nor_copies_matter(points, absent, seed):
     generator = np.random.default_rng(seed)
@@ -155,7 +154,6 @@ def test_an_encoder_of_fewer_stages_takes_the_features_of_those_that_it_has(tmp_
         assert torch.equal(tensor, given.state_dict()[name])
 
 
-@settings(max_examples=50)
 @given(
     height=st.integers(2, 9),
     width=st.integers(2, 9),
@@ -285,7 +283,6 @@ def require_alike(module: PointNetEncoder, cloud: torch.Tensor) -> None:
         assert (found - expected).norm() <= tolerance * expected.norm()
 
 
-@settings(max_examples=60)
 @given(
     widths=WIDTHS,
     seed=st.integers(0, 999),
@@ -300,7 +297,6 @@ def test_gradients_are_autograds(widths, seed, shape, present, dtype, block):
         require_alike(a_pointnet(widths, seed, dtype), clouds(seed, shape, present, dtype))
 
 
-@settings(max_examples=20)
 @given(widths=WIDTHS, seed=st.integers(0, 999))
 def test_points_that_are_equally_large_share_the_gradient(widths, seed):
     """Copies, and points that differ where no weight reads them: nothing else would tell shares."""

@@ -6,7 +6,7 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.policy_cases import BLUEPRINTS, BODIES, observations
 from support.small_datasets import Drawn, a_header, write
@@ -106,7 +106,6 @@ def recoloured(images: torch.Tensor, config: ImageAugmentation, seed: int = 0) -
     return augmentation.augmented({"wrist_rgb": images}, changes, generator)["wrist_rgb"]
 
 
-@settings(max_examples=50)
 @given(gain=st.floats(0, 0.9), offset=st.floats(0, 0.9), seed=st.integers(0, 1000), data=st.data())
 def test_colours_change_by_one_line_for_each_channel_of_each_image(gain, offset, seed, data):
     """Pixels of one value stay of one value, brighter ones stay brighter, within the bounds."""

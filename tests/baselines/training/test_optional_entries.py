@@ -10,7 +10,7 @@ pytest.importorskip("safetensors")
 import numpy as np
 import torch
 from gymnasium.wrappers import FilterObservation
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.policy_cases import ACTION, BLUEPRINTS, observations, single_network, step
 from support.training_cases import same
@@ -98,7 +98,6 @@ def test_a_policy_acts_where_a_wrapper_hides_what_it_can_do_without(hammer):
     items=st.integers(1, 40),
     sights=st.sets(st.sampled_from([*FULL.observation]), min_size=1),
 )
-@settings(max_examples=20)
 def test_entries_are_hidden_in_whole_items_and_no_item_is_left_blind(seed, items, sights):
     observed = observations(SPARSE, items, 2, seed)
     absent = {name: torch.from_numpy(SPARSE.absent(name)) for name in OPTIONAL}

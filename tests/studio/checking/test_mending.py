@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.multibody.plant import MultibodyPlant
+from support.shares import few
 
 from fleet_tools.assets import solids
 from fleet_tools.assets.__main__ import main
@@ -119,7 +120,7 @@ POSES = st.tuples(
 
 
 @given(st.lists(st.tuples(SIZES, POSES, st.booleans()), min_size=1, max_size=4))
-@settings(max_examples=15)
+@few(5)
 def test_any_boxes_and_cylinders_are_mended(tmp_path_factory, parts) -> None:
     shapes = []
     for size, pose, is_round in parts:

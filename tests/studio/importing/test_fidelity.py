@@ -9,10 +9,11 @@ import gymnasium
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.foreign_models import TASKS, ForeignTool, foreign_tool, foreign_tools
 from support.foreign_shapes import ball, box, cylinder, moved
+from support.shares import few
 
 from fleet_tools.assets.__main__ import main
 from fleet_tools.assets.solids import Solid
@@ -115,7 +116,7 @@ def test_the_walls_of_a_hollow_body_of_plates_are_no_surface_outside():
 
 
 @given(st.floats(1e-4, 0.01))
-@settings(max_examples=10, deadline=None)
+@few(10)
 def test_the_deviation_is_that_of_a_block_moved_out_or_in(amount):
     body, grown = EnclosedBody((solid(BLOCK),)), BLOCK.vertices * 1.0
     assert deviations(body, body.outer, CORNER)["corner"] == 0

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from scipy.spatial.transform import Rotation
+from support.shares import few
 
 from fleet_tools.assets.model_description import (
     STEEL,
@@ -79,7 +80,7 @@ def test_it_contains_the_points_and_is_simple_and_drake_accepts_it(name):
             assert found.excess < 1e-9
 
 
-@settings(max_examples=8, deadline=None)
+@few(8)
 @given(seeds, seeds)
 def test_random_points_are_within_its_stated_excess(rotation_seed, seed):
     rotation = Rotation.random(rng=np.random.default_rng(rotation_seed)).as_matrix()

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
+from support.shares import few
 
 from fleet_tools.assets.model_description import STEEL
 from fleet_tools.assets.solids import MassProperties, Solid
@@ -49,7 +50,6 @@ def mass(mesh: trimesh.Trimesh) -> MassProperties:
     return repaired(mesh)[0].mass_properties(1000.0)
 
 
-@settings(max_examples=20, deadline=None)
 @given(seeds, st.floats(0.01, 100))
 def test_mass_moves_with_the_body_and_grows_with_its_size(seed, scale):
     rng = np.random.default_rng(seed)
@@ -64,7 +64,6 @@ def test_mass_moves_with_the_body_and_grows_with_its_size(seed, scale):
     np.testing.assert_allclose(after.inertia, expected, atol=1e-5 * np.abs(expected).max())
 
 
-@settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_damage_that_can_be_repaired_changes_no_mass(seed):
     rng = np.random.default_rng(seed)
@@ -237,7 +236,7 @@ def test_a_sheet_too_thin_for_contact_has_mass_and_a_note(thickness, count):
 
 
 @given(st.floats(-12, -6), st.integers(0, len(RING.edges_unique) - 1))
-@settings(deadline=None, max_examples=10)
+@few(10)
 def test_tiny_edges_are_collapsed_and_other_surfaces_stay_as_they_are(exponent, edge):
     pytest.importorskip("manifold3d")
     plain = Solid(np.array(RING.vertices), np.array(RING.faces))

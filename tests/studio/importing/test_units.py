@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 from support.foreign_shapes import hammer
@@ -59,7 +59,6 @@ def bounds(vertices: np.ndarray) -> np.ndarray:
     return np.array([vertices.min(axis=0), vertices.max(axis=0)])
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     meter=st.one_of(st.sampled_from([*UNITS.values()]), st.floats(1e-6, 1e3)),
     up=st.sampled_from([*TO_Z]),

@@ -7,6 +7,7 @@ import pytest
 import trimesh
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.shares import few
 
 from fleet_tools.assets.families import family_names, find_family, meanings_of
 from fleet_tools.assets.solids import Solid, box, joined
@@ -53,7 +54,7 @@ def stick(half_y: float = 0.012, half_z: float = 0.009) -> Solid:
 
 
 @given(SEEDS)
-@settings(max_examples=15, deadline=None)
+@few(15)
 def test_moments_do_not_depend_on_how_a_surface_is_divided(seed):
     rng = np.random.default_rng(seed)
     mesh = trimesh.convex.convex_hull(rng.normal(size=(10, 3)) * (3, 2, 1))
@@ -76,7 +77,6 @@ def test_every_rotation_is_a_pose_without_a_warning(roll, pitch):
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
 def test_the_hand_turns_with_the_tool(seed):
     R, t = rotation(seed), np.random.default_rng(seed).normal(size=3)
     surface = stick().transformed(R, t)
@@ -87,7 +87,6 @@ def test_the_hand_turns_with_the_tool(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
 def test_the_frame_of_the_hand_is_one(seed):
     rng = np.random.default_rng(seed)
     surface = fork()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fleet_tools.assets.solids import Solid, box, joined
@@ -69,7 +69,6 @@ def samples(surface: Solid, count: int) -> tuple[np.ndarray, float]:
 
 
 @given(SEEDS)
-@settings(max_examples=60, deadline=None)
 def test_a_pick_is_the_first_point_of_the_surface_on_the_ray(seed):
     surface, rng = body(seed), np.random.default_rng(seed + 1)
     origin, direction = ray(surface, rng)
@@ -106,7 +105,6 @@ def test_no_ray_passes_between_two_triangles():
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
 def test_the_nearest_point_is_nearest(seed):
     surface, rng = body(seed), np.random.default_rng(seed)
     origin, _ = ray(surface, rng)
@@ -121,7 +119,6 @@ def test_the_nearest_point_is_nearest(seed):
 @pytest.mark.parametrize("snap", SNAPS)
 @example(seed=29377)  # a body of 2 mm
 @given(seed=SEEDS)
-@settings(max_examples=25, deadline=None)
 def test_a_snap_stays_on_the_face_and_is_idempotent(snap, seed):
     surface = body(seed)
     hit = picked(surface, seed)
@@ -134,7 +131,6 @@ def test_a_snap_stays_on_the_face_and_is_idempotent(snap, seed):
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
 def test_snaps_are_nearest_of_their_kind(seed):
     surface = body(seed)
     hit = picked(surface, seed)
@@ -163,7 +159,6 @@ def test_a_face_is_what_looks_flat_however_it_is_divided():
 
 
 @given(SEEDS)
-@settings(max_examples=40, deadline=None)
 def test_what_is_behind_is_where_the_line_leaves_the_body(seed):
     surface = body(seed)
     hit = picked(surface, seed)

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.foreign_shapes import moved
+from support.shares import few
 
 from fleet_tools.assets.__main__ import main as assets
 from fleet_tools.assets.model_folder import read_files
@@ -92,8 +93,8 @@ CHANGES = st.tuples(st.just("place"), st.sampled_from(["head", "side", "tail"]),
 CHANGES |= st.tuples(st.just("mass"), st.none() | st.floats(1e-6, 10))
 
 
+@few(8)
 @given(st.lists(CHANGES, max_size=6))
-@settings(deadline=None, max_examples=20)
 def test_undo_after_any_changes_returns_what_was_before(tmp_path_factory, changes):
     folder = tmp_path_factory.mktemp("undo")
     trimesh.creation.box((0.3, 0.04, 0.04)).export(folder / "a.stl")
@@ -114,7 +115,6 @@ def test_undo_after_any_changes_returns_what_was_before(tmp_path_factory, change
 
 
 @given(LABELS)
-@settings(max_examples=50, deadline=None)
 def test_a_draft_is_read_as_it_was_written(tmp_path_factory, labels):
     file = tmp_path_factory.mktemp("draft") / "deeper" / "mine.labels.yaml"
     assert read_draft(file, "this") is None

@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from merging_support.architectures import ARCHITECTURES
 from merging_support.problems import WIDE, noisy
@@ -48,7 +48,6 @@ def test_a_random_permutation_is_recovered_exactly(kind, noise):
         assert_equal(found, invert(group, element))
 
 
-@settings(max_examples=30)
 @given(st.sampled_from(sorted(ARCHITECTURES)), SEEDS)
 def test_matching_never_increases_the_distance_of_two_models(kind, seed):
     architecture = ARCHITECTURES[kind]
@@ -74,7 +73,6 @@ def test_matching_never_increases_the_distance_of_two_models(kind, seed):
     assert min(repeated, walked) >= value - 1e-9 * abs(value)
 
 
-@settings(max_examples=25)
 @given(SEEDS, st.integers(2, 5), st.integers(1, 3))
 def test_quadratic_assignment_increases_the_objective_up_to_the_best(seed, n, r):
     generator = rng(seed)
@@ -92,7 +90,6 @@ def test_quadratic_assignment_increases_the_objective_up_to_the_best(seed, n, r)
     assert value(assign_quadratic(L, [(R, W)], torch.tensor(best))) == pytest.approx(value(best))
 
 
-@settings(max_examples=25)
 @given(SEEDS)
 def test_nested_assignment_is_the_best_of_all(seed):
     m, n = 3, 3

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
@@ -24,7 +24,6 @@ def scores(seed, *shape):
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
-@settings(max_examples=40)
 @given(SEEDS, SIZES, st.floats(0.2, 20.0))
 def test_soft_projections_are_doubly_stochastic(seed, n, tau):
     P = project_soft(scores(seed, 2, n, n), tau, iterations=50_000, tolerance=1e-7)
@@ -44,7 +43,6 @@ def test_hard_projections_are_the_nearest_permutations(seed, n):
     assert all(value >= X[range(n), generator.permutation(n)].sum() - 1e-12 for _ in range(50))
 
 
-@settings(max_examples=40)
 @given(SEEDS, st.integers(2, 6))
 def test_the_hard_projection_is_the_limit_of_soft_ones(seed, n):
     X = torch.eye(n, dtype=torch.float64)[np.random.default_rng(seed).permutation(n)]
@@ -57,7 +55,6 @@ def test_the_hard_projection_is_the_limit_of_soft_ones(seed, n):
     assert distances == sorted(distances, reverse=True)
 
 
-@settings(max_examples=40)
 @given(SEEDS, st.integers(2, 6), st.floats(0.3, 5.0))
 def test_soft_projections_maximize_their_objective(seed, n, tau):
     """The paper's eq. (soft_obj): no doubly stochastic matrix does better."""
@@ -74,7 +71,6 @@ def test_soft_projections_maximize_their_objective(seed, n, tau):
             assert objective(P) >= objective((1 - step) * P + step * corner) - 1e-9
 
 
-@settings(max_examples=30)
 @given(SEEDS, st.integers(2, 5), st.floats(0.2, 3.0))
 def test_the_implicit_gradient_is_that_of_finite_differences(seed, n, tau):
     X, G = scores(seed, 2, n, n).requires_grad_(), scores(seed + 1, 2, n, n)
@@ -130,7 +126,6 @@ def test_large_assignments_are_as_good_as_plain_ones(kind, dtype):
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
 
 
-@settings(max_examples=40)
 @given(SEEDS, st.integers(2, 6))
 def test_shifts_of_rows_and_columns_do_not_change_the_projection(seed, n):
     X = scores(seed, n, n)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from merging_support.problems import WIDE, make_data_holder, make_problem, resized
 
@@ -237,7 +237,6 @@ def test_a_data_holder_answers_about_the_sizes_that_it_knows_alone():
         holder.answer(LossQuery(network.state_dict(), None))
 
 
-@settings(max_examples=20)
 @given(st.integers(0, 1000), st.integers(1, 5))
 def test_the_first_units_are_those_of_least_squares_tried_one_by_one(seed, count):
     """Forward selection by deflation chooses as solving every extended problem anew does."""

@@ -41,7 +41,6 @@ def product(state):
     return (state[B] @ state[A]).numpy()
 
 
-@settings(max_examples=20, deadline=None)
 @given(SEEDS, st.sampled_from(COMBINATIONS))
 def test_the_merge_does_not_depend_on_the_factors(seed, by):
     """B M and M^-1 A make the same change; a mean of the factors would not."""
@@ -65,7 +64,6 @@ def test_the_merge_does_not_depend_on_the_factors(seed, by):
     assert np.abs(means[0] - means[1]).max() > 1e-3
 
 
-@settings(max_examples=20, deadline=None)
 @given(SEEDS, st.integers(1, 4))
 def test_the_merged_adapter_is_the_closest_of_its_rank_to_the_mean_product(seed, count):
     adapters = [adapter(seed + index) for index in range(count)]
@@ -148,7 +146,6 @@ def by_hand(base, state, scales):
     return made
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.lists(adapters_of_peft(), min_size=1, max_size=3), SEEDS)
 def test_adapters_of_any_ranks_and_scales_are_merged_to_the_mean_of_their_models(given_, seed):
     base, weights = randn(BASE, seed), [1.0, 3.0, 2.0][: len(given_)]
@@ -160,7 +157,6 @@ def test_adapters_of_any_ranks_and_scales_are_merged_to_the_mean_of_their_models
         torch.testing.assert_close(tensor, mean)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.lists(adapters_of_peft(), min_size=1, max_size=3))
 def test_adapters_made_alike_change_what_they_did_and_lose_only_small_singular_values(given_):
     """`lora` reads them; what it loses is what Eckart and Young say, and nothing else."""

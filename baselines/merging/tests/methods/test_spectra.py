@@ -48,7 +48,6 @@ def polar(matrix):
     return nearest.T if wide else nearest
 
 
-@settings(max_examples=20, deadline=None)
 @given(SEEDS, SHAPES, st.integers(1, 4))
 def test_iso_c_flattens_the_spectrum_of_the_mean_and_keeps_its_sum(seed, shape, count):
     drawing = drawn(seed, shape, count)
@@ -62,7 +61,6 @@ def test_iso_c_flattens_the_spectrum_of_the_mean_and_keeps_its_sum(seed, shape, 
     np.testing.assert_allclose(doubled, 2 * change, atol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
 @given(SEEDS, SHAPES, st.integers(1, 3))
 def test_tsv_m_sums_orthogonal_parts_of_low_rank(seed, shape, count):
     drawing = drawn(seed, shape, count)
@@ -83,7 +81,6 @@ def interference(change, changes):
     )
 
 
-@settings(max_examples=20, deadline=None)
 @given(SEEDS, SHAPES, st.integers(1, 4))
 def test_wudi_solves_for_the_least_interference(seed, shape, count):
     drawing = drawn(seed, shape, count)

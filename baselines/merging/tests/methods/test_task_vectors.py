@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from merging_support.problems import WIDE
 from merging_support.vector_models import vectors
@@ -49,7 +49,6 @@ def ties_by_entry(weights, changes, density):
     return np.array(merged)
 
 
-@settings(max_examples=30)
 @given(SEEDS, st.floats(-2, 2))
 def test_task_arithmetic_is_affine_in_its_scale(seed, scale):
     weights, changes, base = drawn(seed)
@@ -61,7 +60,6 @@ def test_task_arithmetic_is_affine_in_its_scale(seed, scale):
     torch.testing.assert_close(task_arithmetic(problem).state["x"], average)
 
 
-@settings(max_examples=60)
 @given(SEEDS, st.floats(0.01, 1), st.integers(1, 5))
 def test_ties_trims_elects_and_averages_each_entry(seed, density, models):
     weights, changes, base = drawn(seed, models)
@@ -101,7 +99,6 @@ def test_ties_trims_the_same_beside_tensors_that_nobody_trained():
     assert not merged["b"].any()
 
 
-@settings(max_examples=20)
 @given(SEEDS, st.floats(0.05, 1))
 def test_dare_that_drops_nothing_is_what_follows(seed, density):
     problem = problem_of(*drawn(seed))

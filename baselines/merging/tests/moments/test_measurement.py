@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from merging_support.problems import WIDE, make_data_holder, maps_of
 from scipy.special import softmax
@@ -41,7 +41,6 @@ def batch(rows=slice(None), weights=None):
     return LabelledBatch((X[rows],), Y[rows], weights)
 
 
-@settings(max_examples=20)
 @given(cuts=st.lists(st.integers(1, 39), unique=True, max_size=4))
 def test_moments_of_parts_combine_to_those_of_the_whole(cuts):
     """What robots send may be added, so that nobody has to read that of one of them."""
@@ -84,7 +83,6 @@ def test_sums_under_masks_are_the_sums_of_moments():
     assert np.abs(sent[0] * unit - moments[0].numpy()).max() > 1e6
 
 
-@settings(max_examples=20)
 @given(seed=st.integers(0, 99), ridge=st.floats(1e-4, 10))
 def test_the_solution_is_that_of_ridge_regression_on_the_rows(seed, ridge):
     """By an independent route: numpy on the rows, with more rows for the prior."""

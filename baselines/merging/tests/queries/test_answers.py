@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from merging_support.problems import WIDE, make_data_holder, maps_of
 
@@ -101,7 +101,6 @@ def rows_of_data(draw: st.DrawFn, size: int) -> Any:
     return rows[:, copied] if draw(st.booleans()) else rows
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     rows=rows_of_data(24),
     extreme=st.booleans(),
@@ -123,7 +122,6 @@ def test_moments_of_any_data_are_taken(rows, extreme, noise, seed):
     assert all(map(math.isfinite, sizes.values()))
 
 
-@settings(deadline=None, max_examples=20)
 @given(
     rows=rows_of_data(4),
     steps=st.lists(st.integers(2, 9), min_size=5, max_size=20),

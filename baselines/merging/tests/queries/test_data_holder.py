@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from merging_support.architectures import numbers
 from merging_support.problems import WIDE, make_data_holder, maps_of
@@ -270,7 +270,6 @@ WORDS = "float16 bfloat16 float32 float64 int64 int16 bool uint8 int32 complex64
 DTYPES = [getattr(torch, name) for name in WORDS.split()]
 
 
-@settings(max_examples=20)
 @given(
     st.one_of(st.none(), st.integers(0, 2**31 - 1)),
     st.booleans(),

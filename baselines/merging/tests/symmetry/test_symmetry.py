@@ -50,7 +50,6 @@ def test_outputs_do_not_depend_on_the_order_of_units(kind, seed):
     )
 
 
-@settings(max_examples=25)
 @given(KINDS, SEEDS, SEEDS)
 def test_application_is_a_homomorphism(kind, one, two):
     symmetry = ARCHITECTURES[kind].symmetry
@@ -66,7 +65,6 @@ def test_application_is_a_homomorphism(kind, one, two):
     assert_same(symmetry.apply(group.identity(), state), state)
 
 
-@settings(max_examples=25)
 @given(KINDS, SEEDS)
 def test_a_permutation_matrix_acts_as_its_indices_do(kind, seed):
     symmetry = ARCHITECTURES[kind].symmetry
@@ -101,7 +99,6 @@ def test_gradients_flow_through_soft_permutations():
     )
 
 
-@settings(max_examples=20)
 @given(KINDS, SEEDS)
 def test_arguments_are_not_changed_and_share_no_memory_with_results(kind, seed):
     symmetry = ARCHITECTURES[kind].symmetry
