@@ -35,8 +35,8 @@ class PairedFleetsOptions(cli.Options):
     """Prints in how many fleets an arm is more accurate than another, and by how much.
 
     A fleet is a value and a seed of the experiment. Both arms merge the same networks of it, so
-    their difference does not depend on how fleets differ. In experiments of designs, every other arm
-    of Fleet-Merge is compared with `fleet_merge`.
+    their difference does not depend on how fleets differ. In experiments of designs, every
+    other arm of Fleet-Merge is compared with `fleet_merge`.
     """
 
     experiments: tuple[str, ...] = (

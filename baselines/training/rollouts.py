@@ -196,7 +196,7 @@ class _Without:
     def __init__(self, policy: "NetworkPolicy", lacks: str) -> None:
         self._policy, self._lacks = policy, lacks
 
-    def reset(self, seed: int) -> None:
+    def reset(self, seed: int = 0) -> None:
         self._policy.reset(seed)
 
     def act(self, observation: Mapping[str, Any]) -> Any:
