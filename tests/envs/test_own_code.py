@@ -42,7 +42,7 @@ def test_programs_and_their_workers_have_a_mode_of_ones_own(tmp_path, monkeypatc
 
     data, run, result = (str(tmp_path / name) for name in ("data", "run", "result"))
     asked = ["--tool", "hammer", "--episodes", "2", "--obs-mode", SPEED, "--output", data]
-    assert collect.main([*asked, "--workers", "2", "--quiet"]) == 0
+    assert collect.main([*asked, "--workers", "1", "--quiet"]) == 0
     header = Dataset(Path(data)).header
     assert header.env_spec.obs_mode == SPEED and "top_speed" in header.observation
 
@@ -54,7 +54,7 @@ def test_programs_and_their_workers_have_a_mode_of_ones_own(tmp_path, monkeypatc
     policy = str(Path(run) / "last.safetensors")
     act = ["--policy", policy, "--tool", "hammer", "--split", "train", "--scenes", "1"]
     act += ["--output", result, "--workers", "1", "--quiet"]
-    again = [data, "--workers", "1", "--quiet"]
+    again = [data, "--workers", "0", "--quiet"]
     for program in (partial(evaluate.main, act), partial(replay.main, again)):
         assert program() == 2
         assert f"set the environment variable {TRUSTED_MODULES}={MODULE}" in capsys.readouterr().err
@@ -68,7 +68,7 @@ def test_programs_and_their_workers_have_a_mode_of_ones_own(tmp_path, monkeypatc
 
 def test_stored_episodes_are_observed_by_a_renderer_of_ones_own(tmp_path, monkeypatch):
     data, clouds, state = (str(tmp_path / name) for name in ("data", "clouds", "state"))
-    task = ["--tool", "hammer", "--episodes", "1", "--workers", "1", "--quiet"]
+    task = ["--tool", "hammer", "--episodes", "1", "--workers", "0", "--quiet"]
     assert collect.main([*task, "--output", data]) == 0
     look = ["--obs-mode", "point_cloud", "--env", f"cloud_source={DISTANCE}", "camera_size=[24,16]"]
     assert dataset(["observe", data, *look, "--output", clouds, "--workers", "1", "--quiet"]) == 0
@@ -93,12 +93,12 @@ def test_episodes_of_an_arena_of_ones_own_are_collected_by_workers(tmp_path, mon
     policy = find_policy("random")
     header = describe_collection(EnvSpec.model_validate(facts), policy, 0, False)
     make = partial(make_attempts, policy=policy, verify=True)
-    done = collect(tmp_path, header, make, 2, WorkerOptions(workers=2), quiet=True)
+    done = collect(tmp_path, header, make, 2, WorkerOptions(workers=1), quiet=True)
     assert exit_code(done) == 0
     episodes = list(Dataset(tmp_path))
     assert [len(each) for each in episodes] == [STEPS] * 2
     assert all(read_scene(json.loads(each.scene.to_json())) == each.scene for each in episodes)
-    assert replay.main([str(tmp_path), "--workers", "1", "--quiet"]) == 0
+    assert replay.main([str(tmp_path), "--workers", "0", "--quiet"]) == 0
 
 
 # --- Environments ---------------------------------------------------------------------------
