@@ -26,7 +26,6 @@ from fleet_tools.baselines.federated.record import (
     DISTILLED,
     MERGED,
     REPORT,
-    FleetRunSpec,
     FleetWriter,
 )
 from fleet_tools.baselines.federated.references import reference
@@ -203,9 +202,6 @@ class Fleets:
                     f"{each} is a dataset of {found.name}, and not of {self._env_arena.name}. Give "
                     "the experiment another `arena`."
                 )
-        if plan.is_central:
-            found = measured(self._learned(plan, folder / plan.folder), plan.arm)
-            return found | self._retained(plan, folder)
         if self._last is None or self._last.config != plan.config:
             self._last = FleetPlan.of(plan.config)
         fleet = self._last
@@ -237,21 +233,15 @@ class Fleets:
         cells = Cells(folder / "cells")
         return {"retained": cells.get_or_compute(settings | {"scenes": count}, compute)}
 
-    def _learned(self, plan: PlannedFleet, folder: Path) -> Report:
-        """Returns the report of a run in which only the server learns; a new one of other data."""
-        with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: damaged
-            report = loads((folder / REPORT).read_text())
-            if report.get("run") == FleetRunSpec.of(FleetPlan.of(plan.config)).essence():
-                return report
-        with may_fail(TrainingError, DivergedError, DatasetError):
-            first, raw = plan.first_scene, plan.raw
-            return central.learn(plan.config, raw, plan.budget, folder, first_scene=first)
-
     def _train(self, plan: PlannedFleet, fleet: FleetPlan, folder: Path) -> Report:
         clear_old_leftovers(folder / FIRST_REPLIES)
         with FleetWriter(folder / plan.folder, fleet) as writer:  # refuses changed data
             with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: damaged
                 return loads((writer.folder / REPORT).read_text())
+            if plan.is_central:
+                raw, budget, first = plan.raw, plan.budget, plan.first_scene
+                with may_fail(TrainingError, DivergedError, DatasetError):
+                    return central.learn(fleet, raw, budget, writer.folder, first_scene=first)
             config = plan.config
             measure_success = make_success_measure(
                 config.data,

@@ -8,13 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import (
     FleetPlan,
     local_epochs,
     server_samples,
 )
-from fleet_tools.baselines.federated.record import REPORT, FleetRunSpec
+from fleet_tools.baselines.federated.record import REPORT
 from fleet_tools.baselines.federated.robot import first_weights
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of, require_steps
@@ -32,7 +31,7 @@ _UPLOADS, _DECODED = "uploads", "decoded"
 
 
 def learn(
-    config: FleetConfig,
+    plan: FleetPlan,
     raw: RawDataConfig | None,
     budget: int | None,
     folder: Path,
@@ -42,7 +41,7 @@ def learn(
     """Trains the server's policy, and stores and returns a report like a fleet's.
 
     Args:
-        config: Configuration of the fleet. Its robots do not train.
+        plan: The fleet. Its robots do not train.
         raw: How robots make their demonstrations small; None if they send none.
         budget: Bytes that each robot may send; None for all its demonstrations.
         folder: Folder of the uploads, of the datasets decoded from them, and of the policy.
@@ -54,7 +53,7 @@ def learn(
         OSError: The disk is full or gone.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    plan = FleetPlan.of(config)
+    config = plan.config
     if raw is not None and (lacks := {name for each in plan.assignments for name in each.lacks}):
         raise ConfigError(
             f"Robots of `groups` lack {', '.join(sorted(lacks))}, and `raw_data` hold all that the "
@@ -89,7 +88,6 @@ def learn(
     loss, rollouts = validate(blueprint, held_out, training, policy.weights), measure(policy)
     sent = sum(len(upload) for upload, _ in uploads)
     report = {
-        "run": FleetRunSpec.of(plan).essence(),
         "held_out": {"episodes": len(plan.held_out.episodes), "loss": loss},
         "epochs": epochs,
         "traffic": {"messages": len(uploads), "downloaded_bytes": 0, "uploaded_bytes": sent},

@@ -4,6 +4,7 @@ The task is one in which every policy succeeds at once, so that rollouts are rea
 """
 
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -111,16 +112,27 @@ def test_every_control_is_in_the_table_and_an_upload_that_is_too_large_is_refuse
     assert len(reports) == 2 * len(RAW) + len(MERGES) + len(CONTROLS) - 1
 
 
+def test_what_a_server_learned_from_other_data_is_not_taken_for_its_own(folders, tmp_path, capsys):
+    data = tmp_path / "data"
+    changes = {"seeds": 1, "base": base_of(folders, rollouts=0), "arms": RAW, "references": []}
+    shutil.copytree(folders["private"], data)
+    assert run(tmp_path, data, **changes) == 0
+    shutil.rmtree(data)
+    shutil.copytree(folders["public"], data)
+    assert run(tmp_path, data, **changes) == 2
+    assert "content_digest" in capsys.readouterr().err
+
+
 def test_raw_data_without_a_budget_are_those_of_all_robots(folders, tmp_path):
     config = parse_config(folders)
     plan = FleetPlan.of(config)
-    report = central.learn(config, RawDataConfig(), None, tmp_path / "all")
+    report = central.learn(plan, RawDataConfig(), None, tmp_path / "all")
     sizes = [(tmp_path / f"all/uploads/{robot}.upload").stat().st_size for robot in range(2)]
     assert [each["uploaded_bytes"] for each in report["robots"]] == sizes
     assert report["traffic"]["uploaded_bytes"] == sum(sizes)
     counts = [len(each.episodes) for each in plan.assignments]
     assert [each["episodes"] for each in report["robots"]] == counts
-    alone = central.learn(config, None, None, tmp_path / "alone")
+    alone = central.learn(plan, None, None, tmp_path / "alone")
     assert alone["robots"] == [] and alone["traffic"]["uploaded_bytes"] == 0
     # The policy takes no fewer steps than joint training on the data of all.
     joint = FleetPlan.of(reference(config, "joint"))

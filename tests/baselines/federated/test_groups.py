@@ -189,8 +189,9 @@ def test_what_cannot_work_is_refused(arms, groups, changes, error, message):
 
 
 def test_raw_data_of_robots_without_a_sensor_are_refused(arms, tmp_path):
+    plan = FleetPlan.of(fleet(arms, [{}, BLIND]))
     with pytest.raises(ConfigError, match="lack end_effector_wrench, and `raw_data` hold"):
-        central.learn(fleet(arms, [{}, BLIND]), RawDataConfig(), None, tmp_path)
+        central.learn(plan, RawDataConfig(), None, tmp_path)
 
 
 def test_an_arm_without_its_model_is_refused(arms, tmp_path):
