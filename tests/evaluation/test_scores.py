@@ -23,10 +23,11 @@ from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import compare, score
 from fleet_tools.utils.statistics import paired_interval, wilson_interval
 
+FEW = few(10)  # an interval takes 10000 draws
 MANY = st.lists(OUTCOMES, min_size=1, max_size=len(TRIALS))
 
 
-@few(10)  # an interval takes 10000 draws
+@FEW
 @given(MANY, st.randoms())
 def test_each_episode_counts_once_whatever_the_order(outcomes, generator):
     episodes = an_evaluation(outcomes).episodes
@@ -77,7 +78,7 @@ def test_without_episodes_there_is_no_rate():
     assert (scores.tasks, scores.strata) == ({}, {})
 
 
-@few(10)  # an interval takes 10000 draws
+@FEW
 @given(MANY, MANY)
 def test_exchanging_two_results_changes_the_signs_only(outcomes, others):
     one, other = an_evaluation(outcomes, "one"), an_evaluation(others, "other")
@@ -145,7 +146,7 @@ def at_level(outcomes: Mapping[tuple[str, str, int], str], **changes: Any) -> Ev
     return Evaluation(a_result(PUSHED, **changes), episodes)
 
 
-@few(10)  # an interval takes 10000 draws
+@FEW
 @given(st.lists(OUTCOMES, min_size=len(TRIALS), max_size=len(TRIALS)), st.data())
 def test_a_level_costs_what_is_lost_in_scenes_of_the_same_keys(outcomes, data):
     nominal = an_evaluation(outcomes)
