@@ -30,6 +30,7 @@ from fleet_tools.baselines.policies.part_configs import LinearHeadConfig
 from fleet_tools.baselines.training.demonstrations import Trajectories, content_digest
 from fleet_tools.baselines.training.loop import (
     DRAWS,
+    FEW_DRAWS,
     draws,
     imitation_losses,
     labelled,
@@ -209,18 +210,19 @@ def local_data_holder(
 
     head = blueprint.config.head
 
-    def batches() -> Iterator[LabelledBatch]:
+    def batches(count: int) -> Iterator[LabelledBatch]:
         # Single episodes need no padding.
-        rows = _ROWS if isinstance(head, LinearHeadConfig) else _ROWS // DRAWS
+        rows = _ROWS if isinstance(head, LinearHeadConfig) else _ROWS // count
         order = trajectories.order(1 if trajectories.with_memory else rows, None)
         for number, items in enumerate(order):
-            yield labelled(trajectories.batch(items), head, draws(0, 0, number))
+            yield labelled(trajectories.batch(items), head, draws(0, 0, number), count)
 
     like, network = partial(network_like, blueprint), blueprint.create().eval()
     episodes = None
     if isinstance(network, PolicyNetwork) and blueprint.reading is None:
         episodes = partial(_states, blueprint, trajectories)
-    return LocalDataHolder(network, loss, batches, resized=like, episodes=episodes)
+    labels, unlabelled = partial(batches, DRAWS), partial(batches, FEW_DRAWS)
+    return LocalDataHolder(network, loss, labels, unlabelled, resized=like, episodes=episodes)
 
 
 @torch.no_grad()

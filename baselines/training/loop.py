@@ -34,6 +34,9 @@ from fleet_tools.baselines.training.tuning import tuned_network
 DRAWS = 32
 """Number of draws of times and noise for each step, in fits of last maps."""
 
+FEW_DRAWS = 4
+"""The number in other moments, which have many rows for each number that is fitted."""
+
 
 class Batches(Protocol):
     """Interface of training data, see `Trajectories`."""

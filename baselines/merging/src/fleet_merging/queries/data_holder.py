@@ -55,6 +55,8 @@ class LocalDataHolder:
             own weights are neither used nor changed.
         loss: Loss of a policy on the holder's data.
         batches: The data, for queries about moments; None refuses these.
+        unlabelled: The data for moments without labels, such as with fewer draws of noise; None for
+            `batches`.
         noise: Standard deviation of the Gaussian noise added to each entry of moments, relative to
             the root mean square of the matrix's entries. The same query gets the same noise. It is
             no privacy guarantee: other queries get other noise.
@@ -69,6 +71,7 @@ class LocalDataHolder:
     model: torch.nn.Module
     loss: Loss
     batches: Batches | None = None
+    unlabelled: Batches | None = None
     noise: float = 0.0
     noise_seed: int = 0
     resized: Callable[[State], torch.nn.Module | None] = lambda state: None
@@ -136,9 +139,10 @@ class LocalDataHolder:
             model = self.resized(query.model) or model
         for state in filter(None, (query.model, query.teacher, *query.beside)):
             _require_known(state, model)
+        batches = self.batches if query.target == "labels" else self.unlabelled or self.batches
         moments = measure_moments(
             model,
-            self.batches(),
+            batches(),
             query.model,
             query.maps,
             query.target,
