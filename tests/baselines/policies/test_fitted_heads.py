@@ -162,6 +162,18 @@ def test_no_gradient_finds_a_better_last_layer(samples, body, head, chunk):
     assert fresh[0] < 1.01 * fresh[1]
 
 
+def test_few_draws_measure_what_a_head_reads(samples):
+    """Features have the same moments at any number of draws; those of noise are estimates."""
+    robots = robots_of(samples[:1], "mlp", "flow", 3)
+    holder, model = robots.problem(0).data_holders[0], robots.blueprint.create(0).state_dict()
+    query = MomentQuery(model, ("head.layers.0",))
+    few = holder.answer(query)["head.layers.0"].inputs[0]
+    many = replace(holder, unlabelled=None).answer(query)["head.layers.0"].inputs[0]
+    features = robots.blueprint.create().body.width
+    torch.testing.assert_close(few[:features, :features], many[:features, :features])
+    assert 0 < (few - many).norm() < 0.2 * many.norm()
+
+
 @KINDS
 def test_of_one_robot_it_has_at_most_its_own_heads_loss(samples, body, head, chunk):
     robots = robots_of(samples[:1], body, head, chunk)
@@ -402,6 +414,7 @@ def seeing_problem(name: str, blueprint: Blueprint | None = None, **fields: Any)
         holders.append(
             replace(
                 local_data_holder(blueprint, data, 8),
+                unlabelled=None,
                 batches=lambda o=observed, y=labels: [LabelledBatch((o,), y)],
             )
         )

@@ -1,6 +1,7 @@
 """Data stay with their holders: the messages between merging and data holders, to the byte."""
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,18 @@ class Group:
             for holder, query in reversed(queries)
         ]
         return answers[::-1], meter.traffic
+
+
+def test_moments_without_labels_are_of_the_unlabelled_data():
+    targets = numbers(40, 2)
+    many = make_data_holder(MLP, targets)
+    few = make_data_holder(MLP, targets[:20], MLP.example()[:20])
+    both = replace(many, unlabelled=few.batches)
+    model, last = MLP.build(0).state_dict(), maps_of(MLP)[-1].name
+    for target, expected in (("none", few), ("labels", many)):
+        query = MomentQuery(model, (last,), target)
+        one, other = (each.answer(query)[last] for each in (both, expected))
+        assert torch.equal(one.inputs, other.inputs) and torch.equal(one.targets, other.targets)
 
 
 class Member:
