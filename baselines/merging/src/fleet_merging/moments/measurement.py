@@ -226,20 +226,19 @@ class _Sum:
 
     def _add_parts(self, rows: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> None:
         """Adds rows with weights (n, parts); rows of equal weights are multiplied once."""
-        parts = targets.unflatten(2, (weights.shape[1], -1))[0].transpose(0, 1)  # (parts, n, k)
+        parts, size = weights.shape[1], rows.shape[2]
+        weighted = (targets[0].unflatten(1, (parts, -1)) * weights[..., None]).to(rows)
         if self.moments is None:
-            size = rows.shape[2]
             self.moments = Moments(
-                rows.new_zeros(len(parts), size, size),
-                rows.new_zeros(len(parts), size, parts.shape[2]),
+                rows.new_zeros(parts, size, size), rows.new_zeros(parts, size, weighted.shape[2])
             )
         kinds, kind = torch.unique(weights, dim=0, return_inverse=True)
         for index, own in enumerate(kinds):
             some = rows[0, kind == index]
             self.moments.inputs.add_(own[:, None, None] * (some.T @ some))
-        for total, each, own in zip(self.moments.targets, parts, weights.T, strict=True):
-            total.addmm_((rows[0] * own[:, None]).T, each)
-        self.count += float(weights.sum()) / len(parts)
+        products = rows[0].T @ weighted.flatten(1)
+        self.moments.targets.add_(products.unflatten(1, (parts, -1)).transpose(0, 1))
+        self.count += float(weights.sum()) / parts
 
     def mean(self, name: str) -> Moments:
         if self.moments is None or not self.count > 0:
