@@ -12,7 +12,7 @@ from support.policy_cases import BLUEPRINTS, made, observations
 
 from fleet_merging.symmetry import layers as lay
 from fleet_merging.symmetry.derive import derive
-from fleet_merging.symmetry.table import Symmetry, format_table, parse_table
+from fleet_merging.symmetry.table import Symmetry
 
 STREAMS_FIXED_BY_HAND = {"transformer", "transformer of whole heads", "residual"}
 """Tables that leave a residual stream or units fixed that may be permuted."""
@@ -48,7 +48,7 @@ def test_the_derived_table_of_a_layer_is_the_hand_written_one(kind):
     derived = derive(model, architecture.example(), draws=1)
     state = model.state_dict()
     assert generators(derived, state) == generators(architecture.symmetry, state)
-    assert parse_table(format_table(derived)) == derived
+    assert Symmetry.of(derived.table()) == derived
 
 
 def test_the_derived_table_of_all_activations_is_the_hand_written_one():

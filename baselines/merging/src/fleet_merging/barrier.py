@@ -57,11 +57,6 @@ class Barrier:
         positions = tuple(np.asarray(lambdas, dtype=float).tolist())
         return cls(float(heights[highest]), positions[highest], positions, tuple(values.tolist()))
 
-    @property
-    def midpoint(self) -> float:
-        """Value of the measure at lambda = 1/2, the average of the two models."""
-        return self.values[len(self.values) // 2]
-
 
 def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) -> Barrier:
     """Measures max over lambda of L((1 - lambda) one + lambda other) - (L(one) + L(other)) / 2.

@@ -5,9 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fleet_merging.errors import AxisSyntaxError, DerivationError
+from fleet_merging.errors import DerivationError
 from fleet_merging.symmetry.derive import derive, explain
-from fleet_merging.symmetry.table import Symmetry, format_table, parse_table
 
 WORDS = torch.tensor([[0, 1, 2, 3, 4], [6, 5, 5, 1, 0]])
 
@@ -154,14 +153,3 @@ def test_a_model_that_depends_on_numbers_is_refused():
 
     with pytest.raises(DerivationError, match=r"cannot record Branching.*\n.*\n.*write it by hand"):
         derive(Branching(3, 2), torch.randn(4, 3))
-
-
-def test_tables_as_text_are_edited_and_read_again():
-    symmetry = Symmetry.of({"0.weight": "h _obs", "0.bias": "h", "steps": ""})
-    text = format_table(symmetry, {"0.weight": ("an input",)})
-    assert text.splitlines()[0] == "0.weight  h _obs  # an input"
-    assert parse_table("# mine\n\n" + text) == symmetry
-    with pytest.raises(AxisSyntaxError, match=r"Line 1, '0\.weight', has no axes"):
-        parse_table("0.weight\n")
-    with pytest.raises(AxisSyntaxError, match=r"Line 2 gives a again, as '_'; before it was 'h'"):
-        parse_table("a h\na _\n")

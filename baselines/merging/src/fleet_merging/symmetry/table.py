@@ -7,13 +7,6 @@ A table has one string per parameter or buffer (see `axes`):
 The paper's transformation P = (P^0, ..., P^L), with P^0 = P^L = I, acts on such a network by
 W^l -> P^(l+1) W^l (P^l)^T and b^l -> P^(l+1) b^l. A recurrent weight, "h h", becomes P W P^T
 (eqs. perm_action, rnn_action). `check.check` verifies its Proposition 1 for a table.
-
-As text that a person can edit, a table has one line for each parameter, its name and its axes:
-
-    # comments and empty lines are ignored
-    0.weight  h _obs
-    0.bias    h
-    steps     .             # a scalar
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +26,6 @@ from fleet_merging.symmetry.group import Permutation, PermutationGroup
 
 State = Mapping[str, torch.Tensor]
 """A state dict, as `torch.nn.Module.state_dict` returns it."""
-
-_SCALAR = "."
 
 _SHAPE_REMEDIES = (
     "Merge models of one architecture.",
@@ -201,49 +192,6 @@ class Symmetry:
             }
             self._known[shapes] = layout, PermutationGroup(sizes, owners)
         return self._known[shapes]
-
-
-def format_table(symmetry: Symmetry, notes: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Returns a table as text; `parse_table` reads an equal one.
-
-    Args:
-        symmetry: The table.
-        notes: Comments on parameters, such as `Derivation.notes`.
-    """
-    table = symmetry.table()
-    width = max(map(len, table), default=0)
-    lines = []
-    for name, axes in table.items():
-        comment = ", ".join((notes or {}).get(name, ()))
-        line = f"{name:<{width}}  {axes or _SCALAR}"
-        lines.append(f"{line}  # {comment}" if comment else line)
-    return "".join(f"{line}\n" for line in lines)
-
-
-def parse_table(text: str) -> Symmetry:
-    """Reads a table from text.
-
-    Raises:
-        AxisSyntaxError: A line has no axes, a parameter is given twice, or axes cannot be read; the
-            message names the line or the parameter.
-    """
-    table: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        name, _, axes = line.partition("#")[0].strip().partition(" ")
-        if not name:
-            continue
-        if not axes.strip():
-            raise AxisSyntaxError(
-                f"Line {number}, {line.strip()!r}, has no axes. Write the parameter's name, spaces "
-                f"and its axes, such as '0.weight  h _in', or {_SCALAR!r} for a scalar."
-            )
-        if name in table:
-            raise AxisSyntaxError(
-                f"Line {number} gives {name} again, as {axes.strip()!r}; before it was "
-                f"{table[name]!r}. Leave one of them out."
-            )
-        table[name] = "" if axes.strip() == _SCALAR else axes.strip()
-    return Symmetry.of(table)
 
 
 def require_covered(symmetry: Symmetry, state: State) -> None:
