@@ -278,7 +278,7 @@ def test_worker_has_one_thread_its_own_process_group_and_memory_at_hand(address)
     threads, process, group, variables = result
     assert threads == "1"
     # When it starts, as the C library reads it once; beside what the user has.
-    assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=5000" in variables
+    assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=200" in variables
     assert process != os.getpid()
     assert group != os.getpgrp()  # Ctrl-C at the terminal does not reach it
 
