@@ -409,6 +409,6 @@ def test_a_frozen_encoder_is_kept_as_it_is_and_may_have_norms():
 def test_encoders_with_norms_that_robots_train_are_refused_before_anyone_is_asked():
     blueprint = BLUEPRINTS["mlp on images"]
     problem = problem_of(blueprint, [blueprint.create(seed).state_dict() for seed in range(2)])
-    holders = [replace(each, batches=None, unlabelled=None) for each in problem.data_holders]  # pyright: ignore
+    holders = [replace(each, batches=None) for each in problem.data_holders]  # pyright: ignore
     with pytest.raises(MergeError, match=r"cannot merge .*BatchNorm.* frozen encoder"):
         merge_by("structured_compression", replace(problem, data_holders=holders))

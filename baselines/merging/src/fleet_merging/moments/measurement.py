@@ -227,7 +227,7 @@ class _Sum:
     def _add_parts(self, rows: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> None:
         """Adds rows with weights (n, parts); rows of equal weights are multiplied once."""
         parts, size = weights.shape[1], rows.shape[2]
-        weighted = (targets[0].unflatten(1, (parts, -1)) * weights[..., None]).to(rows)
+        weighted = targets[0].unflatten(1, (parts, -1)) * weights[..., None]  # (n, parts, k)
         if self.moments is None:
             self.moments = Moments(
                 rows.new_zeros(parts, size, size), rows.new_zeros(parts, size, weighted.shape[2])
