@@ -9,6 +9,7 @@ from matplotlib import style
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import (
     LogLocator,
     NullFormatter,
@@ -51,8 +52,9 @@ def save_figures(
     """Draws the figures of a result, and returns the names of the files.
 
     Lines have a row of panels for each measure, and a column for each value. Otherwise there are
-    figures of the measures by value, and of success rates or losses over transferred bytes. Instead
-    of the last, a life has an animation by month, see `life_figure`.
+    figures of the measures by value, or by arm where values are words, and of success rates or
+    losses over transferred bytes. Instead of the last, a life has an animation by month, see
+    `life_figure`.
 
     Args:
         experiment: The experiment.
@@ -115,7 +117,7 @@ def _drawn(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
 
 def _value_figure(experiment: Experiment, rows: Sequence[Row]) -> Figure:
     measures = _drawn(experiment, rows)
-    if len(experiment.cases) == 1:
+    if len(experiment.cases) == 1 or not all(case[0].isdigit() for case in experiment.cases):
         return _arm_figure(experiment, rows, measures)
     arms = experiment.compared
     height = max(3.8, 0.8 + 0.22 * len(arms))
@@ -136,28 +138,37 @@ def _value_figure(experiment: Experiment, rows: Sequence[Row]) -> Figure:
 
 
 def _arm_figure(experiment: Experiment, rows: Sequence[Row], measures: Sequence[str]) -> Figure:
-    """Plots the arms below one another, for experiments that vary nothing else."""
-    arms = experiment.compared
-    size = (2.6 + 3.2 * max(1, len(measures)), 0.8 + 0.24 * len(arms))
+    """Plots the arms below one another, with a color for each value. Squares do not merge."""
+    arms, cases = experiment.compared, list(experiment.cases)
+    apart = min(0.25, 0.7 / len(cases))
+    size = (2.6 + 3.2 * max(1, len(measures)), 0.8 + (0.14 + 0.1 * len(cases)) * len(arms))
     figure = Figure(size, layout="constrained")
     panels = figure.subplots(1, max(1, len(measures)), squeeze=False, sharey=True)[0]
     for measure, axes in zip(measures, panels, strict=False):
         for row in rows:
             if point := row.get(measure):
                 middle, spread = _middles([point])
+                number = cases.index(row["value"])
                 axes.errorbar(
                     middle,
-                    [arms.index(row["arm"])],
+                    [arms.index(row["arm"]) + apart * (number - (len(cases) - 1) / 2)],
                     xerr=spread,
                     fmt="s" if _is_dashed(experiment, row["arm"]) else "o",
-                    color="C0",
-                    capsize=3,
+                    color=_color(number),
+                    capsize=2 if len(cases) > 1 else 3,
                     markersize=4,
                 )
         axes.set_yticks(range(len(arms)), arms)
         axes.set_ylim(len(arms) - 0.5, -0.5)
         axes.set_xlabel(LABELS.get(measure, measure))
         set_scale(axes, measure, horizontal=True)
+    if len(cases) > 1:
+        marks = [Line2D([], [], marker="o", linestyle="", color=_color(k)) for k in range(len(cases))]
+        columns = 1 if sum(map(len, cases)) > _LETTERS else len(cases)
+        figure.legend(
+            marks, cases, title=experiment.vary, loc="outside lower center", ncols=columns,
+            frameon=False,
+        )  # fmt: skip
     return figure
 
 
