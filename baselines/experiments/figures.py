@@ -163,7 +163,9 @@ def _arm_figure(experiment: Experiment, rows: Sequence[Row], measures: Sequence[
         axes.set_xlabel(LABELS.get(measure, measure))
         set_scale(axes, measure, horizontal=True)
     if len(cases) > 1:
-        marks = [Line2D([], [], marker="o", linestyle="", color=_color(k)) for k in range(len(cases))]
+        marks = [
+            Line2D([], [], marker="o", linestyle="", color=_color(k)) for k in range(len(cases))
+        ]
         columns = 1 if sum(map(len, cases)) > _LETTERS else len(cases)
         figure.legend(
             marks, cases, title=experiment.vary, loc="outside lower center", ncols=columns,
