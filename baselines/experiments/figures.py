@@ -18,7 +18,7 @@ from matplotlib.ticker import (
 )
 
 from fleet_tools.baselines.experiments.form import Experiment
-from fleet_tools.baselines.experiments.life import MEASURES
+from fleet_tools.baselines.experiments.life import MEASURES, TOLD
 from fleet_tools.baselines.experiments.life_figure import save_life
 from fleet_tools.baselines.experiments.result import Row
 from fleet_tools.storage.atomic_files import atomic_write
@@ -40,7 +40,10 @@ _OFFSET = 0.04
 _MARKERS = "osD^"
 """Markers of the first ten arms, of the next ten, and so on."""
 
-_NOT_DRAWN = ("bytes", "uploaded", "moved", "barrier", "seconds", "single", "against", *MEASURES)
+_NOT_DRAWN = (
+    "bytes", "uploaded", "moved", "barrier", "seconds", "single", "against", "backward", "forward",
+    *MEASURES, *TOLD,
+)  # fmt: skip
 
 _LETTERS = 45
 """Number of letters of all labels that fit side by side below a panel."""

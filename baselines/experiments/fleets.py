@@ -17,7 +17,7 @@ from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
 from fleet_tools.baselines.experiments.life import life_measures
 from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
-from fleet_tools.baselines.experiments.success import rates_by_task
+from fleet_tools.baselines.experiments.success import by_scene, by_task, rates_by_task
 from fleet_tools.baselines.federated import REFERENCES, central
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
@@ -322,7 +322,7 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
         elif arm == "oracle_routing":
             tried = [max(tried, key=lambda robot: _episodes_of(task, robot))]  # the first of equals
         if tried:
-            rows[task] = [_by_scene(robot["rollouts"][task]) for robot in tried]
+            rows[task] = [by_scene(robot["rollouts"][task]) for robot in tried]
     return rows
 
 
@@ -344,15 +344,6 @@ def _episodes_of(task: str, robot: Report) -> int:
     """Returns a robot's number of episodes of a task; kinds begin with their setting."""
     setting = task.split()[0]
     return sum(count for kind, count in robot["kinds"].items() if kind.split()[0] == setting)
-
-
-def by_task(rollouts: Mapping[str, Any] | None) -> SceneSuccesses:
-    """Returns the scenes in which one policy succeeded."""
-    return {task: [_by_scene(successes)] for task, successes in (rollouts or {}).items()}
-
-
-def _by_scene(successes: Mapping[str, Any]) -> list[int]:
-    return [int(scene in successes["solved"]) for scene in range(successes["episodes"])]
 
 
 def _curve(report: Report) -> Sequence[Mapping[str, Any]]:

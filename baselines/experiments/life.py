@@ -1,30 +1,32 @@
 """Measures of a life: loss of old skills, gain of new robots, and attacks on forgotten ones."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from fleet_tools.baselines.experiments.form import Experiment, merged
-from fleet_tools.baselines.experiments.success import rates_by_task
+from fleet_tools.baselines.experiments.success import by_task, rates_by_task
 from fleet_tools.baselines.federated.life import Life
 from fleet_tools.config.values import parse
 
 MEASURES = {
-    "backward": ("Backward transfer: success at the end less that after the first month", ".1%"),
-    "forward": ("Forward transfer: success of a new robot's tasks before it trains", ".1%"),
     "month_kb": ("kB that a robot uploads in a month, at most", ".1f"),
     "kept_kb": ("kB that the server keeps of robots at the end", ".1f"),
-    "told_before": ("Membership of forgotten robots, before they leave (AUC of the loss)", ".3f"),
-    "told_after": ("Membership of forgotten robots, after they left", ".3f"),
-    "told_end": ("Membership of forgotten robots, at the end", ".3f"),
-    "told_width": ("Half width of the 95% interval of the last, for a seed", ".3f"),
     "shared_own": ("Success of the shared policy in a robot's own tasks", ".1%"),
     "shared_others": ("Success of the shared policy in other tasks that are not forgotten", ".1%"),
     "personal_own": ("Success of a robot's own policy in its own tasks", ".1%"),
     "personal_others": ("Success of a robot's own policy in these other tasks", ".1%"),
 }
-"""Titles and formats of the measures of a life, by name."""
+"""Titles and formats of the measures of a life that are numbers, by name."""
+
+TOLD = {
+    "told_before": "Membership of forgotten robots before they leave (AUC, 95% interval)",
+    "told_after": "Membership of forgotten robots after they left",
+    "told_end": "Membership of forgotten robots at the end",
+}
+"""Titles of the measures of membership, by name."""
 
 OF_MERGES = ("month_kb", "kept_kb")
 """Measures that references do not have, since they do not merge."""
@@ -72,7 +74,7 @@ def success_by_month(experiment: Experiment, cells: Sequence[Mapping[str, Any]])
     return found
 
 
-def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
+def life_measures(report: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the measures of a life.
 
     R[month][task] is the matrix of success rates. Transfers are means over tasks (Lopez-Paz and
@@ -84,30 +86,38 @@ def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
 
     Args:
         report: Report of a fleet with a life, see `life_report.life_report`.
+
+    Returns:
+        Numbers, named in `MEASURES`. For names in `TOLD` a pair: the area under the ROC curve, and
+        half its 95% interval. "forward" has successes by task and month, and "backward" two such
+        mappings by task, from the end and from the first month.
     """
     life, stays = report["life"], report["life"]["stays"]
+    solved = [by_task(point["rollouts"]) for point in report["curve"]]
     matrix = [rates_by_task(point["rollouts"]) for point in report["curve"]]
-    found = {"month_kb": life["uploaded_in_a_month"] / 1e3, "kept_kb": life["kept_bytes"] / 1e3}
-    for name in ("before", "after", "end") if life["forgotten"] else ():
-        found[f"told_{name}"] = fmean(each[name][0] for each in life["forgotten"])
-    if life["forgotten"]:
-        found["told_width"] = fmean(
-            (each["end"][2] - each["end"][1]) / 2 for each in life["forgotten"]
-        )
+    found: dict[str, Any] = {
+        "month_kb": life["uploaded_in_a_month"] / 1e3,
+        "kept_kb": life["kept_bytes"] / 1e3,
+    }
+    for name in TOLD if life["forgotten"] else ():
+        areas = [each[name.removeprefix("told_")] for each in life["forgotten"]]
+        found[name] = mean_estimate([(area, (high - low) / 2) for area, low, high in areas])
     if not all(matrix):
         return found
-    transfers: dict[str, list[float]] = {"backward": [], "forward": []}
     first: dict[str, int] = {}
+    forward: dict[str, Any] = {}
     for stay in (stay for stay in stays if stay["months"]):
         for task in stay["tasks"]:
             month = stay["months"][0]
             first[task] = min(month, first.get(task, month))
             if month > 1:
-                transfers["forward"].append(matrix[month - 2][task])
-    for task in life["kept_tasks"]:
-        if first.get(task, len(matrix)) < len(matrix):
-            transfers["backward"].append(matrix[-1][task] - matrix[first[task] - 1][task])
-    found |= {name: fmean(each) for name, each in transfers.items() if each}
+                forward[f"{task}, month {month}"] = solved[month - 2][task]
+    old = [task for task in life["kept_tasks"] if first.get(task, len(matrix)) < len(matrix)]
+    if old:
+        before = {task: solved[first[task] - 1][task] for task in old}
+        found["backward"] = [{task: solved[-1][task] for task in old}, before]
+    if forward:
+        found["forward"] = forward
     there = {k: each["tasks"] for k, each in enumerate(stays) if each["there"]}
     alone = [each for each in report["robots"] if each.get("rollouts")]
     home = {each["robot"]: rates_by_task(each["rollouts"]) for each in life["personal"] or alone}
@@ -117,6 +127,12 @@ def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
         shared = dict.fromkeys(there, matrix[-1])
         found |= _own_and_others("shared", there, shared, life["kept_tasks"])
     return found
+
+
+def mean_estimate(estimates: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Returns the mean of independent estimates, and half its interval, from theirs."""
+    means, halves = zip(*estimates, strict=True)
+    return fmean(means), math.hypot(*halves) / len(estimates)
 
 
 def _own_and_others(

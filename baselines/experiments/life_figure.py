@@ -15,6 +15,7 @@ from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.life import Matrices, Rates, life_of, success_by_month
 from fleet_tools.baselines.experiments.result import Cell
 from fleet_tools.baselines.federated.life import Arrival, Departure, Life
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.storage.atomic_files import atomic_write
 
 _MONTH_MS, _LAST_MS = 1200, 5000
@@ -64,24 +65,39 @@ def save_life(experiment: Experiment, cells: Sequence[Cell], folder: Path, stem:
     return [path.name]
 
 
-def marks(life: Life) -> list[tuple[int, str, str]]:
+def marks(life: Life, tasks: Sequence[str]) -> list[tuple[int, str, str]]:
     """Returns months, tasks and kinds of events; with the control "without", none of the forgotten.
 
-    Kinds are the keys of `_SIGNS`.
+    Args:
+        life: The life.
+        tasks: Names of tasks on arms, see `Header.setting`.
+
+    Returns:
+        Kinds are the keys of `_SIGNS`.
     """
     forgotten = {stay.arrivals for stay in life.stays() if stay.forgotten is not None}
-    here: dict[str, str | None] = {}
+    here: dict[str, list[str]] = {}
     found = []
     for number, event in enumerate(life.events):
         kind = event.type.replace("_", " ")
         if isinstance(event, Arrival):
             never = life.control == "without" and (number,) in forgotten
-            here[event.robot] = None if never else event.task
+            here[event.robot] = [] if never else _of(event, tasks)
         elif isinstance(event, Departure) and event.forget:
             kind = "is forgotten"
-        if (task := here[event.robot]) is not None:
-            found.append((event.month, task, kind))
+        found += [(event.month, task, kind) for task in here[event.robot]]
     return found
+
+
+def _of(arrival: Arrival, tasks: Sequence[str]) -> list[str]:
+    """Returns the tasks that a robot may have, with its arm or with any."""
+    arms = [each.partition("@") for each in tasks]
+    own = arrival.arm
+    return [
+        "".join(parts)
+        for parts in arms
+        if parts[0] == arrival.task and own in (None, parts[2] or DEFAULT_ROBOT)
+    ]
 
 
 def life_figure(experiment: Experiment, matrices: Matrices, month: int) -> Figure:
@@ -124,15 +140,16 @@ def _draw(axes: Axes, life: Life, matrix: Sequence[Rates], month: int) -> None:
         color = "white" if drawn[y][x] > 0.6 else "black"
         text = f"{100 * drawn[y][x]:.0f}"
         axes.text(x + 0.5, y + 0.55, text, color=color, fontsize=7, ha="center", va="center")
-    for since, task, kind in marks(life):
-        if since <= month and task in tasks:
+    for since, task, kind in marks(life, tasks):
+        if since <= month:
             marker, color, edge = _SIGNS[kind]
             x = tasks.index(task) + (0.15 if kind == "arrives" else 0.85)
             axes.plot(x, since - 0.82, marker, color=color, mec=edge, markersize=6, mew=0.7)
     axes.set_yticks([k + 0.5 for k in range(len(matrix))], numbers, fontsize=7)
     axes.set_xticks([k + 0.5 for k in range(len(tasks))], tasks, fontsize=7, rotation=90)
     arrivals = dict(life.arrivals())
-    here = {arrivals[n].task for s in life.stays() for n in s.arrivals if month in s.rounds}
+    present = (arrivals[n] for s in life.stays() for n in s.arrivals if month in s.rounds)
+    here = {task for each in present for task in _of(each, tasks)}
     for label in axes.get_xticklabels():
         label.set_color("black" if label.get_text() in here else "0.5")
     axes.tick_params(length=0)

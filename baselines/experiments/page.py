@@ -1,5 +1,6 @@
 """The page of an experiment, as Markdown: a table for each measure, and the figures."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +9,9 @@ from urllib.parse import quote
 
 from fleet_tools.baselines.experiments.figures import save_figures
 from fleet_tools.baselines.experiments.form import Experiment
-from fleet_tools.baselines.experiments.life import MEASURES, OF_MERGES, success_by_month
+from fleet_tools.baselines.experiments.life import MEASURES, OF_MERGES, TOLD, success_by_month
 from fleet_tools.baselines.experiments.result import Row
-from fleet_tools.baselines.experiments.success import with_comparisons
+from fleet_tools.baselines.experiments.success import places_of, with_comparisons
 from fleet_tools.storage.atomic_files import write_file
 
 Entry = Callable[[Row], str | None]
@@ -63,8 +64,9 @@ def markdown_page(
     lines = [f"# {stem}", "", f"{about}{varies}{seeds} each ([experiment]({url}.yaml))."]
     for table in tables_of(experiment, rows):
         lines += ["", f"## {table.title}", "", *_lines(experiment, rows, table)]
-    for other in experiment.against:
-        lines += _comparison(experiment, rows, other)
+    places = ["", *places_of(task for row in rows for task in row.get("tasks") or ())]
+    for other, place in itertools.product(experiment.against, places):
+        lines += _comparison(experiment, rows, other, place)
     lines += _task_table(experiment, rows)
     if experiment.life is not None:
         lines += _months(experiment, result["cells"])
@@ -148,11 +150,11 @@ def table_of(measure: str) -> Table:
     )
 
 
-def _comparison(experiment: Experiment, rows: Sequence[Row], other: str) -> list[str]:
-    """Returns the table of differences to an arm or a reference."""
+def _comparison(experiment: Experiment, rows: Sequence[Row], other: str, place: str) -> list[str]:
+    """Returns the table of differences to an arm or a reference, everywhere or in a place."""
 
     def entry(row: Row) -> str | None:
-        if (found := row["against"].get(other)) is None:
+        if (found := row["against"].get(f"{other}{place}")) is None:
             return None
         middle, low, high = (_points(found[name]) for name in ("difference", "low", "high"))
         seeds = f", {found['seeds']} seed{'s' * (found['seeds'] != 1)}"
@@ -163,8 +165,8 @@ def _comparison(experiment: Experiment, rows: Sequence[Row], other: str) -> list
     tuned = " after fine-tuning" * any(row.get("fine_tuned") for row in rows)
     lines = [
         "",
-        f"## Difference of success rates{tuned} to {other}, in points (95% interval, p-value, "
-        "verdict)",
+        f"## Difference of success rates{tuned} to {other}{place}, in points (95% interval, "
+        "p-value, verdict)",
         "",
         f"Each less {other}, paired by seed and scene; several policies of a seed count by their "
         f"mean.{'' if margin is None else _EQUIVALENT.format(100 * margin)}",
@@ -237,6 +239,22 @@ def _rate(name: str) -> Entry:
     return entry
 
 
+def _backward(row: Row) -> str | None:
+    if (found := row.get("backward")) is None:
+        return None
+    middle, low, high = (_points(found[name]) for name in ("difference", "low", "high"))
+    return f"{middle} ({low} to {high})"
+
+
+def _area(name: str) -> Entry:
+    def entry(row: Row) -> str | None:
+        if (area := row.get(name)) is None:
+            return None
+        return f"{area['rate']:.3f} ({area['low']:.3f} to {area['high']:.3f})"
+
+    return entry
+
+
 def _numbers(name: str, form: str) -> Entry:
     """Returns entries of a median, with the lowest and the highest if these differ from it."""
 
@@ -305,6 +323,15 @@ TABLES: dict[str, Table] = {
         "Norm of parameters' difference, relative (over pairs and parameters)",
         _numbers("of_difference", ".1%"),
     ),
+    "backward": Table(
+        "Backward transfer: success at the end less that after the first month, in points (95% "
+        "interval)",
+        _backward,
+    ),
+    "forward": Table(
+        "Forward transfer: success of a new robot's tasks before it trains", _rate("forward")
+    ),
+    **{name: Table(title, _area(name)) for name, title in TOLD.items()},
     **{
         name: Table(f"{title}{_OVER_SEEDS}", _numbers(name, form), name in OF_MERGES)
         for name, (title, form) in MEASURES.items()

@@ -14,7 +14,13 @@ from statistics import median
 from typing import Any
 
 from fleet_tools.baselines.experiments.form import Experiment
-from fleet_tools.baselines.experiments.success import Successes, success_rate, with_comparisons
+from fleet_tools.baselines.experiments.life import TOLD, mean_estimate
+from fleet_tools.baselines.experiments.success import (
+    Successes,
+    compared,
+    success_rate,
+    with_comparisons,
+)
 from fleet_tools.config.values import by_dotted_keys, parse
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.strict_json import loads
@@ -77,8 +83,10 @@ def summarized(
         without numbers. "success" has the "rate" with equal weights of tasks, and "low" and "high"
         of its 95% interval over training runs and scenes. "tasks" has the numbers of solved scenes
         and of all, by task. "bytes" are medians. "curve" has for each "round" medians, and
-        "success". Lines have the number of "pairs", the heights of their "barrier" and
-        "success_barrier", and both norm ratios over all parameters and pairs.
+        "success". Of a life, "backward" is as `compared` returns it, "forward" as "success", and
+        membership has its mean as "rate" and its interval. Lines have the number of "pairs", the
+        heights of their "barrier" and "success_barrier", and both norm ratios over all parameters
+        and pairs.
     """
     found = [each for each in cells if (each["arm"], each["value"]) == (arm, value)]
     row: dict[str, Any] = {"arm": arm, "value": value, "seeds": len(found)}
@@ -91,7 +99,13 @@ def summarized(
             row |= _of_lines([line for lines in values for line in lines])
         elif name == "curve":
             row[name] = [_point(each, own_scenes) for each in zip(*values, strict=True)]
-        elif name in ("success", "fine_tuned", "retained"):
+        elif name == "backward":
+            pairs = ({k: each[part] for k, each in enumerate(values)} for part in (0, 1))
+            row[name] = compared(*pairs, own_scenes, None)
+        elif name in TOLD:
+            mean, half = mean_estimate(values)
+            row[name] = {"rate": mean, "low": mean - half, "high": mean + half}
+        elif name in ("success", "fine_tuned", "retained", "forward"):
             row[name] = success_rate(values, own_scenes)
             if name == "success":
                 row["tasks"] = _counts_by_task(values)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fleet_tools.baselines.experiments.form import Experiment
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.utils.crossed_statistics import (
     crossed_interval,
     crossed_paired_difference,
@@ -18,6 +19,16 @@ Successes = Mapping[str, Sequence[Sequence[int]]]
 """By task, a row for each policy, with 1 for a solved scene and 0 for the others."""
 
 SuccessBySeed = Mapping[int, Successes]
+
+
+def by_task(rollouts: Mapping[str, Any] | None) -> dict[str, list[list[int]]]:
+    """Returns the successes of one policy by task, from `TaskSuccesses`; none without rollouts."""
+    return {task: [by_scene(each)] for task, each in (rollouts or {}).items()}
+
+
+def by_scene(successes: Mapping[str, Any]) -> list[int]:
+    """Returns 1 for a solved scene and 0 for the others."""
+    return [int(scene in successes["solved"]) for scene in range(successes["episodes"])]
 
 
 def rates_by_task(rollouts: Mapping[str, Any] | None) -> dict[str, float]:
@@ -88,7 +99,8 @@ def with_comparisons(
 ) -> list[dict[str, Any]]:
     """Returns the rows of a result with comparisons of each arm as "against", by name.
 
-    Fine-tuned policies are compared after fine-tuning.
+    If policies act in several places, names with a place are of comparisons there. Fine-tuned
+    policies are compared after fine-tuning.
 
     Args:
         experiment: The experiment; without comparisons, rows have no such key.
@@ -110,10 +122,44 @@ def with_comparisons(
             if other != arm
         }
         row["against"] = {
-            other: compared(*pair, experiment.own_scenes, experiment.against[other])
+            f"{other}{place}": compared(*part, experiment.own_scenes, experiment.against[other])
             for other, pair in pairs.items()
+            for place, part in {"": pair, **_by_place(pair)}.items()
         }
     return kept
+
+
+def places_of(tasks: Iterable[str]) -> list[str]:
+    """Returns where policies act: the arm, and the entry that they lack. One place counts as none.
+
+    Args:
+        tasks: Names of tasks on arms, see `count_successes`.
+
+    Returns:
+        For example " on panda" and " on ur5e without end_effector_wrench".
+    """
+    found = sorted({_place(task) for task in tasks})
+    return found if len(found) > 1 else []
+
+
+def _place(task: str) -> str:
+    arm, _, lacks = task.partition(" ")
+    return f" on {arm.partition('@')[2] or DEFAULT_ROBOT} {lacks}".rstrip()
+
+
+def _by_place(pair: Sequence[SuccessBySeed]) -> dict[str, list[SuccessBySeed]]:
+    """Returns the part of two arms' successes in each of several places."""
+    tasks = _tasks([each for arm in pair for each in arm.values()])
+    return {
+        place: [
+            {
+                seed: {task: rows for task, rows in each.items() if _place(task) == place}
+                for seed, each in arm.items()
+            }
+            for arm in pair
+        ]
+        for place in places_of(tasks)
+    }
 
 
 def _verdict(low: float, high: float, margin: float | None) -> str:

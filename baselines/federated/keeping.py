@@ -102,6 +102,7 @@ class KeepingGroup(RobotGroup):
         first: Name of the affine map that reads states.
         counted: Robots and keys of the answers whose bytes are counted. A merge that begins again
             without a robot reads them a second time.
+        latest: Keys of the last queries, by robot number.
     """
 
     folder: Path
@@ -109,6 +110,7 @@ class KeepingGroup(RobotGroup):
     here: frozenset[int]
     first: str
     counted: set[tuple[int, str]] = field(default_factory=set)
+    latest: dict[int, str] = field(default_factory=dict)
 
     def answer_all(
         self, queries: Sequence[tuple[DataHolder, DataQuery]]
@@ -119,29 +121,50 @@ class KeepingGroup(RobotGroup):
             DataHolderError: A robot is lost, or not here and was never asked.
         """
         pairs: list[tuple[Any, DataQuery]] = list(queries)
-        asked, answers, traffic = dict[int, Path](), dict[int, DataAnswer](), Traffic()
-        for place, (holder, query) in enumerate(pairs):
+        asked, answers, traffic = list[tuple[Any, DataQuery]](), dict[int, DataAnswer](), Traffic()
+        self.latest.clear()
+        for holder, query in pairs:
             robot, key = holder.robot, key_of(query, self.first)
-            paths = sorted(self.folder.glob(f"{robot}-*-{key}.safetensors"))
-            kept = read_reply(paths[0]) if paths else None
-            if kept is not None:
-                answers[place] = kept
-                sent_now = paths[0].name.split("-")[1] == str(self.month)
-                if sent_now and (robot, key) not in self.counted:  # before the program was killed
-                    self.messages.record(robot, query, kept)
-                    self.counted.add((robot, key))
+            self.latest[robot] = key
+            if (kept := self._kept(robot, key, query)) is not None:
+                answers[robot] = kept
             elif robot in self.here:
-                self.counted.add((robot, key))
-                asked[place] = self.folder / f"{robot}-{self.month}-{key}.safetensors"
+                asked.append((holder, query))
             else:
                 raise DataHolderError(holder, "it is absent, and has no stored answer")
         if asked:
-            found, traffic = super().answer_all([pairs[place] for place in asked])
-            self.folder.mkdir(exist_ok=True)
-            for (place, path), answer in zip(asked.items(), found, strict=True):
-                store_reply(path, answer)
-                answers[place] = answer
-        return [answers[place] for place in range(len(pairs))], traffic
+            found, traffic = super().answer_all(asked)
+            answers |= {holder.robot: own for (holder, _), own in zip(asked, found, strict=True)}
+        return [answers[holder.robot] for holder, _ in pairs], traffic
+
+    def answers_to(self, asked: Sequence[tuple[Any, DataQuery]]) -> dict[int, DataAnswer]:
+        """Sends queries, and keeps each answer, even if another robot is lost meanwhile."""
+        before = {robot: each.uploaded_bytes for robot, each in self.messages.robots.items()}
+        answers = super().answers_to(asked)
+        self.folder.mkdir(exist_ok=True)
+        for robot, answer in answers.items():
+            key = self.latest[robot]
+            size = self.messages.robots[robot].uploaded_bytes - before.get(robot, 0)
+            store_reply(self.folder / f"{robot}-{self.month}-{size}-{key}.safetensors", answer)
+            self.counted.add((robot, key))
+        return answers
+
+    def refused(self, robot: int) -> None:
+        """Deletes the last answer of a robot, so that it is asked again next month."""
+        for path in self.folder.glob(f"{robot}-*-{self.latest.get(robot)}.safetensors"):
+            path.unlink()
+
+    def _kept(self, robot: int, key: str, query: DataQuery) -> DataAnswer | None:
+        """Returns a stored answer, and counts its bytes if the program was killed since it came."""
+        for path in self.folder.glob(f"{robot}-*-{key}.safetensors"):
+            if (answer := read_reply(path)) is not None:
+                _, month, size, _ = path.name.split("-")
+                if int(month) == self.month and (robot, key) not in self.counted:
+                    self.messages.record(robot, query, answer, received=int(size))
+                    self.counted.add((robot, key))
+                return answer
+            path.unlink()
+        return None
 
 
 def key_of(query: DataQuery, first: str) -> str:

@@ -1,6 +1,6 @@
 """The life of a fleet: robots arrive with their episodes, miss months, and leave."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -182,10 +182,17 @@ class Life(Value):
                 begun[month] = begun.get(month, ()) + stay.arrivals
         return tuple(Stay(f"month {k}", every, (k,)) for k, every in sorted(begun.items()))
 
-    def kept_tasks(self) -> list[str]:
-        """Returns the tasks of robots that are never forgotten, for any control."""
-        kept = (e.task for n, e in self.arrivals() if self._stay(n, e).forgotten is None)
-        return sorted(set(kept))
+    def kept_tasks(self, episodes: Iterable[StoredEpisode]) -> list[str]:
+        """Returns the tasks of robots that are never forgotten, for any control.
+
+        Args:
+            episodes: Episodes of all tasks and arms.
+
+        Returns:
+            Names of tasks on arms, see `Header.setting`.
+        """
+        kept = [e for n, e in self.arrivals() if self._stay(n, e).forgotten is None]
+        return sorted({one.header.setting for one in episodes if any(_is_of(e, one) for e in kept)})
 
     def _stay(self, number: int, arrival: Arrival) -> Stay:
         months, forgotten = set(range(arrival.month, self.months + 1)), None
@@ -252,12 +259,13 @@ class EventError(ConfigError):
         )
 
 
+def _is_of(arrival: Arrival, episode: StoredEpisode) -> bool:
+    return episode.task == arrival.task and arrival.arm in (None, episode.header.robot)
+
+
 def _fits(arrival: Arrival, episode: StoredEpisode) -> bool:
-    return (
-        episode.task == arrival.task
-        and (not arrival.tools or episode.record.tool in arrival.tools)
-        and arrival.arm in (None, episode.header.robot)
-    )
+    has_tool = not arrival.tools or episode.record.tool in arrival.tools
+    return has_tool and _is_of(arrival, episode)
 
 
 def _lacking(arrival: Arrival, samples: Samples, count: int) -> str:

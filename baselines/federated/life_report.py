@@ -14,6 +14,7 @@ from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.rollouts import SuccessMeasure
 from fleet_tools.dataset.samples import Samples
+from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.utils.statistics import auc
 
 
@@ -40,7 +41,7 @@ def life_report(
     ]
     exchanged = [each for month in progress.rounds for each in month.robots]
     report: dict[str, Any] = {
-        "kept_tasks": plan.config.life.kept_tasks(),
+        "kept_tasks": plan.config.life.kept_tasks(_every(plan).episodes),
         "stays": [
             {
                 "robot": stay.robot,
@@ -101,23 +102,30 @@ def personalize(plan: FleetPlan, robot: int, policy: Checkpoint) -> Checkpoint:
 def told_apart(plan: FleetPlan, robot: int, policy: Checkpoint) -> tuple[float, float, float]:
     """Returns how well a policy's loss tells a robot's episodes from held-out ones.
 
-    A membership attack (Yeom et al. 2018) on the held-out episodes of the robot's tasks and tools.
+    A membership attack (Yeom et al. 2018). The held-out episodes have the robot's tasks, arms and
+    tools.
 
     Returns:
         The area under the ROC curve and its 95% interval, see `auc`.
     """
     own = episodes_of(plan, robot)
-    kinds = {(each.task, each.record.tool) for each in own.episodes}
-    held_out = enumerate(plan.held_out.episodes)
-    like = [number for number, each in held_out if (each.task, each.record.tool) in kinds]
+    kinds = set(map(_kind, own.episodes))
+    like = [k for k, each in enumerate(plan.held_out.episodes) if _kind(each) in kinds]
     others = episode_losses(plan, policy, plan.held_out.subset(like)) if like else []
     return auc([-each for each in episode_losses(plan, policy, own)], [-each for each in others])
 
 
 def episodes_of(plan: FleetPlan, robot: int) -> Samples:
     """Returns the episodes of a robot."""
-    every = Samples(plan.config.data, observations=list(plan.blueprint.observation))
-    return every.subset(plan.assignments[robot].episodes)
+    return _every(plan).subset(plan.assignments[robot].episodes)
+
+
+def _every(plan: FleetPlan) -> Samples:
+    return Samples(plan.config.data, observations=list(plan.blueprint.observation))
+
+
+def _kind(episode: StoredEpisode) -> tuple[str, str | None]:
+    return episode.header.setting, episode.record.tool
 
 
 def episode_losses(plan: FleetPlan, policy: Checkpoint, samples: Samples) -> Sequence[float]:

@@ -5,7 +5,7 @@
     replies/N.safetensors   reply of robot N in the present round
     exchange.safetensors    the present pass of a streaming round (`partial`)
     answers/N.jsonl         a `round_messages.ClientSummary` for each robot in streaming round N
-    kept/N-M-KEY.safetensors  answer of robot N in month M of a life (`keeping`)
+    kept/N-M-SIZE-KEY.safetensors  answer of robot N in month M of a life (`keeping`)
     months/M.safetensors    the policy after month M of a life
     rounds.jsonl            a line for each round (`progress.RoundSummary`)
     merged.safetensors      the policy after the last round (`policies.checkpoint`)

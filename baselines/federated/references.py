@@ -26,12 +26,13 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
             "joint_wide": likewise, with the widest network that has no more parameters than all
             robots' together, see `widened`. "joint_ensemble": as many robots as in the fleet have
             all episodes, each with its own initial weights and order of batches. The policy
-            averages their actions. "single": robots never merge; the results are their policies,
-            `robots/N.safetensors`. "task_specific": likewise, and each robot has all episodes of a
-            task. "task_specific_equal_steps": likewise, and each trains for at least the gradient
-            steps of joint training. The schedule of its learning rate is stretched over the
-            additional epochs (`FleetConfig.equal_steps`). A fleet with a life has "joint",
-            "single", "last_month" and "sequential", see `Life.control`.
+            averages their actions. "single": robots never merge, and train for as many steps as in
+            the fleet; the results are their policies, `robots/N.safetensors`. "task_specific":
+            robots never merge, and each has all episodes of a task. "task_specific_equal_steps":
+            likewise, and each trains for at least the gradient steps of joint training. The
+            schedule of its learning rate is stretched over the additional epochs
+            (`FleetConfig.equal_steps`). A fleet with a life has "joint", "single", "last_month" and
+            "sequential", see `Life.control`.
 
     Raises:
         UnknownNameError: There is no such reference.
@@ -99,7 +100,7 @@ def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
                 "try_robots": False,
             }
         case "single":
-            return unmerged
+            return unmerged | {"equal_steps": config.equal_steps}
     return {
         **unmerged,
         "try_robots": "own_tasks",

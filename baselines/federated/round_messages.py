@@ -254,8 +254,8 @@ class RobotGroup:
             DataHolderError: A robot is lost.
         """
         asked: list[tuple[Any, DataQuery]] = list(queries)
-        before, answers = self.messages.traffic(), _Answers()
-        self.messages.ask({holder.robot: query for holder, query in asked}, answers)
+        before = self.messages.traffic()
+        answers = self.answers_to(asked)
         for holder, _ in asked:
             if (reason := self.messages.left_out(holder.robot)) is not None:
                 raise DataHolderError(holder, reason)
@@ -265,7 +265,16 @@ class RobotGroup:
             after.downloaded_bytes - before.downloaded_bytes,
             after.uploaded_bytes - before.uploaded_bytes,
         )
-        return [answers.by_robot[holder.robot] for holder, _ in asked], traffic
+        return [answers[holder.robot] for holder, _ in asked], traffic
+
+    def answers_to(self, asked: Sequence[tuple[Any, DataQuery]]) -> dict[int, DataAnswer]:
+        """Sends queries, and returns the answers that came, by robot number."""
+        answers = _Answers()
+        self.messages.ask({holder.robot: query for holder, query in asked}, answers)
+        return answers.by_robot
+
+    def refused(self, robot: int) -> None:
+        """Called when a robot is left out, for its last answer or since none came."""
 
 
 class _Answers:

@@ -263,13 +263,14 @@ def merge_remaining(
         UnsoundMergeError: A model in a query is not usable on the server's own data either.
         FleetToolsError: An error of the merging method.
     """
+    group = group or RobotGroup(messages)
     while robots := [robot for robot in robots if messages.left_out(robot) is None]:
         wanted, reasons = plan.wanted(number), _reasons(messages)
         plan.config.closing.require_quorum(number, len(robots), wanted, reasons)
         try:
-            return merge(robots, robot_data_holders(plan, group or RobotGroup(messages), robots))
+            return merge(robots, robot_data_holders(plan, group, robots))
         except DataHolderError as error:
-            _leave_out(plan, messages, error)
+            _leave_out(plan, messages, group, error)
     reasons = "; ".join(f"robot {robot}: {why}" for robot, why in _reasons(messages).items())
     raise TrainingError(f"In round {number}, every robot was excluded. {reasons}")
 
@@ -278,7 +279,9 @@ def _reasons(messages: RoundMessages) -> dict[int, str | None]:
     return {robot: each.left_out for robot, each in sorted(messages.robots.items())}
 
 
-def _leave_out(plan: FleetPlan, messages: RoundMessages, error: DataHolderError) -> None:
+def _leave_out(
+    plan: FleetPlan, messages: RoundMessages, group: RobotGroup, error: DataHolderError
+) -> None:
     """Leaves out the robot of an error, unless the server or the query is at fault."""
     holder, query = error.holder, error.query
     if not isinstance(holder, RobotDataHolder):
@@ -289,6 +292,7 @@ def _leave_out(plan: FleetPlan, messages: RoundMessages, error: DataHolderError)
             "the server's own episodes give no finite answer, either. The merged model has "
             "diverged. Give a smaller learning rate, or a robust rule."
         )
+    group.refused(holder.robot)
     messages.leave_out(holder.robot, str(error))
 
 

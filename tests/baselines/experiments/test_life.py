@@ -23,6 +23,7 @@ from fleet_tools.baselines.experiments.form import Experiment, planned_runs
 from fleet_tools.baselines.experiments.life import life_measures, life_of, success_by_month
 from fleet_tools.baselines.experiments.life_figure import life_figure, marks, save_life
 from fleet_tools.baselines.experiments.page import markdown_page
+from fleet_tools.baselines.experiments.result import summarized
 from fleet_tools.config.values import parse
 from fleet_tools.utils.statistics import auc
 
@@ -67,7 +68,10 @@ def run(folder: Path, content: dict[str, Any]) -> int:
 
 def rollouts(row: list[int]) -> dict[str, Any]:
     """Returns the rollouts of a policy in the tasks a, b and c."""
-    return {t: {"successes": k, "episodes": 10} for t, k in zip("abc", row, strict=True)}
+    return {
+        t: {"successes": k, "episodes": 10, "solved": list(range(k))}
+        for t, k in zip("abc", row, strict=True)
+    }
 
 
 @given(
@@ -95,14 +99,16 @@ def test_transfers_are_differences_within_the_matrix(
     }
     report = {"life": life, "robots": [], "curve": [{"rollouts": rollouts(r)} for r in matrix]}
     found, R = life_measures(report), np.array(matrix) / 10
+    row = summarized("arm", "", [{"arm": "arm", "value": "", "seed": 0, **found}])
     old = [k for k in range(3) if kept[k] and first[k] < months]
     late = [k for k in range(3) if first[k] > 1]
     assert ("backward" in found) == bool(old) and ("forward" in found) == bool(late)
     if old:
         expected = np.mean([R[-1, k] - R[first[k] - 1, k] for k in old])
-        assert found["backward"] == pytest.approx(expected)
+        assert row["backward"]["difference"] == pytest.approx(expected, abs=1e-6)
     if late:
-        assert found["forward"] == pytest.approx(np.mean([R[first[k] - 2, k] for k in late]))
+        expected = np.mean([R[first[k] - 2, k] for k in late])
+        assert row["forward"]["rate"] == pytest.approx(expected, abs=1e-6)
     assert found["month_kb"] == 2
 
 
@@ -183,7 +189,6 @@ def test_an_experiment_runs_its_lives_and_resumes(data: Path, tmp_path: Path) ->
         "told_before",
         "told_after",
         "told_end",
-        "told_width",
     }
     assert [len(cells[name]["curve"]) for name in ("gate", "sequential", "joint")] == [3, 3, 1]
     assert cells["average"]["month_kb"] > 0 and cells["gate"]["kept_kb"] > 0
@@ -254,7 +259,7 @@ def test_a_frame_has_the_rows_and_the_marks_of_its_months(data: Path) -> None:
     lives = [life_of(experiment, arm, "") for arm in ("average", "without")]
     of_eve = [(1, "a", "arrives"), (2, "a", "is away"), (3, "a", "leaves")]
     of_ann = [(1, "b", "arrives"), (3, "b", "is forgotten")]
-    assert [sorted(marks(life)) for life in lives] == [sorted(of_eve + of_ann), of_eve]
+    assert [sorted(marks(life, "ab")) for life in lives] == [sorted(of_eve + of_ann), of_eve]
     matrices = success_by_month(experiment, cells)
     for month in (1, 2, 3):
         average, without = life_figure(experiment, matrices, month).axes
@@ -269,6 +274,31 @@ def test_a_frame_has_the_rows_and_the_marks_of_its_months(data: Path) -> None:
             colors = {label.get_text(): label.get_color() for label in axes.get_xticklabels()}
             black = [name for name, color in colors.items() if color == "black"]
             assert black == [name for name in here if axes is average or name == "a"]
+
+
+def test_a_robot_with_another_arm_has_tasks_of_its_own(data: Path) -> None:
+    events = [
+        {"month": 1, "robot": "eve", "type": "arrives", "task": "a", "arm": "panda", "episodes": 1},
+        {"month": 2, "robot": "ann", "type": "arrives", "task": "a", "arm": "ur5e", "episodes": 1},
+        {"month": 3, "robot": "eve", "type": "leaves"},
+    ]
+    experiment, _ = drawn(data, MATRIX, life={"months": 3, "events": events})
+    life, panda = life_of(experiment, "average", ""), [(1, "a", "arrives"), (3, "a", "leaves")]
+    assert sorted(marks(life, ["a", "a@ur5e"])) == sorted([*panda, (2, "a@ur5e", "arrives")])
+    assert sorted(marks(life, ["a"])) == panda
+
+
+@given(areas=st.lists(st.floats(0, 1), min_size=1, max_size=5), half=st.floats(0, 0.2))
+def test_membership_of_independent_splits_has_a_narrower_interval(
+    areas: list[float], half: float
+) -> None:
+    cells = [
+        {"arm": "arm", "value": "", "seed": k, "told_end": (area, half)}
+        for k, area in enumerate(areas)
+    ]
+    found = summarized("arm", "", cells)["told_end"]
+    assert found["rate"] == pytest.approx(np.mean(areas))
+    assert found["high"] - found["low"] == pytest.approx(2 * half / np.sqrt(len(areas)), abs=1e-9)
 
 
 def test_a_missing_task_is_an_error_with_its_line(data: Path, tmp_path: Path, capsys: Any) -> None:

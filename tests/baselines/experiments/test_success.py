@@ -138,6 +138,21 @@ def test_comparisons_are_of_the_page_and_nothing_is_run_for_them(tmp_path, capsy
     assert with_comparisons(before, rows, result["cells"]) == stored
 
 
+def test_a_loss_on_one_arm_does_not_hide_behind_the_other():
+    panda, ur5e = [[1] * 20], [[0] * 20]
+    cells = [
+        {"arm": arm, "value": "", "seed": seed, "success": {"hammer": one, "hammer@ur5e": other}}
+        for arm, (one, other) in {"a": (panda, ur5e), "joint": (ur5e, panda)}.items()
+        for seed in range(3)
+    ]
+    result = make_result(an_experiment(), cells)
+    found = {name: each["difference"] for name, each in result["rows"][0]["against"].items()}
+    assert found == {"joint": 0, "joint on panda": 1, "joint on ur5e": -1}
+    page = markdown_page(an_experiment(), result, "p", ())
+    table = page[page.index("success rates to joint on ur5e, in points") :].splitlines()
+    assert table[6].startswith("| a | -100.0 (")
+
+
 def test_a_result_without_single_runs_says_that_nothing_is_compared():
     experiment = an_experiment()
     rows = make_result(an_experiment(against={}), cells_of(CHANCES))["rows"]

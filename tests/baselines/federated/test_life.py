@@ -32,6 +32,7 @@ from support.processes import ROOT
 from support.shares import few
 
 from fleet_merging.moments.measurement import Moments, combine, solve
+from fleet_tools.baselines.federated import keeping, rounds
 from fleet_tools.baselines.federated.life import EventError, Life
 from fleet_tools.baselines.federated.life_report import episode_losses, personalize
 from fleet_tools.baselines.federated.messages import LocalUpdate
@@ -223,6 +224,62 @@ def test_answers_are_asked_for_once_and_the_absent_still_count(data: Path, tmp_p
     assert same(dict(last[0]), dict(last[1])) and same(dict(last[0]), dict(last[2]))
     names = [path.name[0] for path in (tmp_path / "out" / KEPT).iterdir()]
     assert sorted(names) == ["0", "1", "2"] and report["life"]["kept_bytes"] > 0
+
+
+@pytest.mark.parametrize("arm", [ANALYTIC, GATE], ids=["analytic", "gate"])
+def test_a_refused_answer_is_not_kept_and_asked_for_again(
+    data: Path, tmp_path: Path, arm: dict[str, Any]
+) -> None:
+    plan, queries = alive(data, life_of(EVENTS[:2], months=2), **arm), []
+
+    def broken(robot: int, before: int, answer: Any) -> Any:
+        if robot != 0 or isinstance(answer, LocalUpdate):
+            return answer
+        queries.append(before)
+        if len(queries) > 1:
+            return answer
+        return {name: replace(m, inputs=m.inputs * torch.nan) for name, m in answer.items()}
+
+    lived(tmp_path / "broken", plan, RecordingTransport(local(plan), broken))
+    lived(tmp_path / "valid", plan)
+    first, second = rounds_of(tmp_path / "broken")
+    assert "NaN or infinity" in first["robots"][0]["left_out"] and len(queries) == 2
+    assert not any(each["left_out"] for each in second["robots"])
+    one, other = (dict(policy_of(tmp_path / name, 2).weights) for name in ("broken", "valid"))
+    assert same(one, other)
+
+
+def test_answers_are_sent_once_although_another_robot_is_lost(data: Path, tmp_path: Path) -> None:
+    plan = alive(data, life_of(EVENTS[:2], months=1), **ANALYTIC)
+
+    def lost(robot: int, before: int, answer: Any) -> Any:
+        return LostClient("it had not answered when the round closed") if robot == 1 else answer
+
+    lived(tmp_path / "lost", plan, RecordingTransport(local(plan), lost))
+    lived(tmp_path / "alone", alive(data, life_of(EVENTS[:1], months=1), **ANALYTIC))
+    ((robot, other),), ((alone,),) = (
+        [each["robots"] for each in rounds_of(tmp_path / name)] for name in ("lost", "alone")
+    )
+    assert other["left_out"] is not None
+    assert robot["uploaded_bytes"] == alone["uploaded_bytes"] > 0
+
+
+@pytest.mark.parametrize("arm", [ANALYTIC, GATE], ids=["analytic", "gate"])
+def test_killed_after_compressed_answers_it_reports_the_same_bytes(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: dict[str, Any]
+) -> None:
+    plan = alive(data, life_of(EVENTS[:2], months=2), uploads={"bits": 8}, **arm)
+    expected = lived(tmp_path / "whole", plan)
+
+    def killed_after(*inputs: Any) -> None:
+        rounds.combine(*inputs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(keeping, "combine", killed_after)
+        lived(tmp_path / "killed", plan)
+    assert lived(tmp_path / "killed", plan) == expected
+    assert rounds_of(tmp_path / "killed") == rounds_of(tmp_path / "whole")
 
 
 SLOW = pytest.mark.slow  # each starts processes; the gate trains, asks and keeps

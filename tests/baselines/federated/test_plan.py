@@ -234,6 +234,8 @@ def test_robots_with_equal_steps_take_as_many_as_joint_training(
     for each in map(steps, plan.assignments):
         slack = 1 if body == "mlp" else 1.3  # episodes are not cut, so that batches vary
         assert slack * sum(each) >= expected > (sum(each) - plan.config.rounds * max(each)) / slack
+    alone = FleetPlan.of(reference(config, "single")).assignments
+    assert [each.training for each in alone] == [each.training for each in plan.assignments]
     counts = [each.training.epochs for each in plan.assignments]
     assert min(counts) >= config.training.epochs and max(counts) > 2 * config.training.epochs
 
