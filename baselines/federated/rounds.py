@@ -106,7 +106,8 @@ def run_round(
         messages, merged = _summed(plan, transport, request, base, store)
         moved, robot_weights = None, {}
     else:
-        messages = messages_of(plan, transport, base=base)
+        trainings = 1 if own is None else number
+        messages = messages_of(plan, transport, base=base, trainings=trainings)
         updates = _updates(plan, messages, request, store, own or {})
         merge = _merge(plan, messages, number, updates, base)
         merged = merge.state
@@ -122,19 +123,30 @@ def messages_of(
     transport: Transport,
     robots: Mapping[int, ClientSummary] | None = None,
     base: Tensors | None = None,
+    trainings: int = 1,
 ) -> RoundMessages:
-    """Returns the messages of a round, see `RoundMessages`; robots begin with `base`."""
-    return RoundMessages(
-        transport, robots, plan.config.uploads, plan.most_bytes, _known(plan, base)
-    )
+    """Returns the messages of a round, see `RoundMessages`.
+
+    Args:
+        plan: The fleet.
+        transport: Transport to its robots.
+        robots: See `RoundMessages`.
+        base: Weights from which robots have trained.
+        trainings: Number of rounds since then, at most.
+    """
+    known = _known(plan, base, trainings)
+    return RoundMessages(transport, robots, plan.config.uploads, plan.most_bytes, known)
 
 
-def _known(plan: FleetPlan, base: Tensors | None) -> Known | None:
-    """Returns the shared weights of robots with a backbone and the server."""
+def _known(plan: FleetPlan, base: Tensors | None, trainings: int) -> Known | None:
+    """Returns the shared weights of robots with a backbone and the server.
+
+    Each training adds changes of the adapters' rank.
+    """
     backbone = plan.config.backbone
     if backbone is None or base is None:
         return None
-    return Known(base, backbone.rank if backbone.tuned == "adapters" else None)
+    return Known(base, backbone.rank * trainings if backbone.tuned == "adapters" else None)
 
 
 def _updates(

@@ -252,8 +252,7 @@ class FlowHeadConfig(ModuleConfig):
 
     Attributes:
         layers: Number of hidden layers of the network that gives the velocity.
-        width: Number of units of each of them. Half the body's width trains faster than its full
-            width.
+        width: Number of units of each of them.
         unit: Number of an action that counts as 1 on the scale of the noise, with deviation 1. The
             deviation of demonstrated actions is about 0.2.
         steps: Number of Euler steps from noise to actions.
@@ -262,7 +261,7 @@ class FlowHeadConfig(ModuleConfig):
     module: ClassVar[str] = "heads:DenoisingHead"
     type: Literal["flow"] = "flow"
     layers: Depth = 2
-    width: Width = 256
+    width: Width = 128  # trains in 1.3 times the time of a linear head, 256 in 1.6
     unit: Positive = 0.25
     steps: Evaluations = 10
 
@@ -281,7 +280,7 @@ class DiffusionHeadConfig(ModuleConfig):
     module: ClassVar[str] = "heads:DenoisingHead"
     type: Literal["diffusion"] = "diffusion"
     layers: Depth = 2
-    width: Width = 256
+    width: Width = 128
     unit: Positive = 0.25
     levels: Evaluations = 100
     steps: Evaluations = 10

@@ -282,6 +282,22 @@ def test_killed_after_compressed_answers_it_reports_the_same_bytes(
     assert rounds_of(tmp_path / "killed") == rounds_of(tmp_path / "whole")
 
 
+def test_changes_of_several_months_are_sent_with_their_whole_rank(
+    data: Path, backbone: Path, tmp_path: Path
+) -> None:
+    tuned = {"checkpoint": str(backbone), "tuned": "adapters", "rank": 1}
+    training = {"epochs": 8, "batch_size": 8, "learning_rate": 0.05}
+    arm = {"backbone": tuned, "initialization": "common", "training": training, **GATE}
+    for name, uploads in (("exact", None), ("rounded", {"bits": 16})):
+        plan = alive(data, life_of(EVENTS[:2], months=3), uploads=uploads, **arm)
+        lived(tmp_path / name, plan)
+    one, other = (load_progress(tmp_path / name).robot_weights for name in ("exact", "rounded"))
+    before = load_checkpoint(backbone).weights
+    for robot in one:
+        for key, each in one[robot].items():
+            assert (other[robot][key] - each).norm() <= 0.01 * (each - before[key]).norm() + 1e-6
+
+
 SLOW = pytest.mark.slow  # each starts processes; the gate trains, asks and keeps
 
 

@@ -254,13 +254,14 @@ def pairs_of(adapters: Sequence[State], configs: Sequence[Config]) -> list[dict[
         )
     for config in configs:
         require_known(config)
-        models = [each.get("base_model_name_or_path") for each in (configs[0], config)]
-        if models[0] != models[1]:
-            raise MergeError(
-                f"Adapters have different backbones: base_model_name_or_path is {models[0]!r} and "
-                f"{models[1]!r}. Train all adapters on one model. If both names mean the same "
-                "model, use one name in each adapter_config.json."
-            )
+        for name in ("base_model_name_or_path", "revision"):
+            models = [each.get(name) for each in (configs[0], config)]
+            if models[0] != models[1]:
+                raise MergeError(
+                    f"Adapters have different backbones: {name} is {models[0]!r} and "
+                    f"{models[1]!r}. Train all adapters on one model. If both mean the same "
+                    "model, use one name in each adapter_config.json."
+                )
     pairs = [{each.weight: each for each in factors_of(adapter)} for adapter in adapters]
     require_same_names(pairs, "change different weights")
     return pairs

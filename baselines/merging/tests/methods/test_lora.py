@@ -300,9 +300,10 @@ def test_adapters_and_weights_that_do_not_fit_are_refused():
         merged_products([adapter(0), adapter(0) | {"bias": torch.ones(2)}], configs=CONFIG)
     with pytest.raises(MergeError, match="2 adapters and 1 configurations"):
         merged_products([adapter(0), adapter(0)], configs=[CONFIG])
-    names = [CONFIG | {"base_model_name_or_path": each} for each in ("gpt2", "gpt2-large")]
-    with pytest.raises(MergeError, match=r"'gpt2' and 'gpt2-large'.*use one name"):
-        alike([adapter(0), adapter(1)], names)
+    for field in ("base_model_name_or_path", "revision"):
+        names = [CONFIG | {field: each} for each in ("one", "other")]
+        with pytest.raises(MergeError, match=rf"{field} is 'one' and 'other'.*use one name"):
+            alike([adapter(0), adapter(1)], names)
     with pytest.raises(ModelMismatchError, match=r"adapters\.alike.*merged_products"):
         problem_of(adapter(0), adapter(0, rank=3))
     changes = merged_products([adapter(0)], configs=CONFIG)
