@@ -122,7 +122,6 @@ class KeepingGroup(RobotGroup):
         """
         pairs: list[tuple[Any, DataQuery]] = list(queries)
         asked, answers, traffic = list[tuple[Any, DataQuery]](), dict[int, DataAnswer](), Traffic()
-        self.latest.clear()
         for holder, query in pairs:
             robot, key = holder.robot, key_of(query, self.first)
             self.latest[robot] = key
