@@ -50,16 +50,14 @@ from fleet_tools.dataset.samples import Samples
 from fleet_tools.rollouts.episode import NOISE_STEPS
 
 HEADS: dict[str, HeadConfig] = {"linear": LinearHeadConfig(), **DENOISING}
-KINDS = pytest.mark.parametrize(
-    ("body", "head", "chunk"),
-    [
-        ("mlp", "linear", 3),
-        ("elman", "linear", 20),
-        ("mlp", "flow", 1),
-        ("elman", "flow", 3),
-        ("gru", "diffusion", 3),
-    ],
-)
+CASES = [
+    ("mlp", "linear", 3),
+    ("elman", "linear", 20),
+    ("mlp", "flow", 1),
+    ("elman", "flow", 3),
+    ("gru", "diffusion", 3),
+]
+KINDS = pytest.mark.parametrize(("body", "head", "chunk"), CASES)
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,9 @@ def robots_of(samples: list[Samples], body: str, head: str | HeadConfig, chunk: 
     return Robots(blueprint, [Trajectories(each, blueprint) for each in samples])
 
 
-@KINDS
+@pytest.mark.parametrize(
+    ("body", "head", "chunk"), [*CASES, ("transformer", "linear", 1), ("linear", "linear", 1)]
+)
 def test_no_gradient_finds_a_better_last_layer(samples, body, head, chunk):
     """On fresh draws, by the loss of training: what closed form and masks have to agree with."""
     method = "gated_refit" if body == "mlp" else "concatenation"
