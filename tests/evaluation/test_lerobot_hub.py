@@ -173,20 +173,3 @@ def test_the_file_of_a_repository_needs_no_lerobot(monkeypatch: pytest.MonkeyPat
     for env in made.values():
         assert env[0].call("task_description")[0].endswith(".")
         env[0].close()
-
-
-# --- LeRobot itself --------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("use_async_envs", [False, True])
-def test_lerobot_counts_as_evaluate_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_async_envs: bool
-) -> None:
-    pytest.importorskip("lerobot.scripts.lerobot_eval", reason="needs LeRobot, see submitting.md")
-    from support.lerobot_rollouts import evaluated, written_repository
-
-    repository = written_repository(tmp_path, monkeypatch, HUB_FILE)
-    found = evaluated(repository, tmp_path, "wrench", 4, use_async_envs)
-    assert found == [result_of("wrench", number).success for number in range(4)]
-    assert found == [True, False, True, False]
