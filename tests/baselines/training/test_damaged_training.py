@@ -11,12 +11,10 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from support.damaged_runs import (
-    damaged_files,
     damaged_metadata,
     damaged_state,
     damaged_tensors,
     files_of,
-    resumed,
     with_digest,
     without_digest,
     write_files,
@@ -179,19 +177,3 @@ def test_another_scaling_is_another_run(
     write_files(tmp_path, stopped | {"config.json": json.dumps(config).encode()})
     assert train.main(train_options(data, tmp_path, *EPOCHS)) == 2
     assert "the hash of its scaling" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_every_damaged_file_is_refused_or_resumed_to_the_same_result(
-    data: Path, stopped: dict[str, bytes], tmp_path: Path
-):
-    folder = tmp_path / "run"
-    options = train_options(data, folder, *EPOCHS)
-    write_files(folder, stopped)
-    assert train.main(options) == 0
-    whole = resumed(folder, TRAINING_RUN)
-
-    for name, what, content in damaged_files(stopped):
-        write_files(folder, stopped | {name: content})
-        code = train.main(options)
-        assert code == 2 or (code == 0 and resumed(folder, TRAINING_RUN) == whole), (name, what)
