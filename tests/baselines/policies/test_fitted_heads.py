@@ -337,27 +337,6 @@ def test_heads_act_together_along_one_path(samples, head, sharpness):
     )
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_a_partition_acts_as_the_concatenation(samples, head):
-    robots = robots_of(samples, "elman", head, 2)
-    beside, blocks = (
-        merge(method, robots.problem(0, 1, method=method))
-        for method in ("concatenation", "partition")
-    )
-    stored = merged_checkpoint(robots.blueprint, blocks)
-    assert stored.blueprint == robots.blueprint.with_width(32)
-    if head != "linear":
-        assert stored.blueprint.config.head.width == 40  # pyright: ignore
-    observed, *asked = robots.blueprint.arguments(1)
-    for inputs in ((), asked[:2], asked):  # from zeros, from noise, and answers
-        torch.testing.assert_close(
-            network_of(stored)(observed, *inputs)[0],
-            robots.network(beside)(observed, *inputs)[0],
-            rtol=1e-3,
-            atol=1e-4,
-        )
-
-
 @pytest.mark.parametrize("head", DENOISING)
 def test_networks_are_compressed_with_the_units_of_their_heads(samples, head):
     robots = robots_of(samples, "mlp", head, 2)
