@@ -130,15 +130,6 @@ def _dotted(place: tuple) -> str:
     return ".".join(map(str, place))
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Returns all files below a folder, by their paths in it."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
     """Makes a folder consist of some files; None is left out."""
     shutil.rmtree(folder, ignore_errors=True)

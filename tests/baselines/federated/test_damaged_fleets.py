@@ -15,12 +15,12 @@ from support.damaged_runs import (
     damaged_metadata,
     damaged_state,
     damaged_tensors,
-    files_of,
     with_digest,
     without_digest,
     write_files,
 )
 from support.fleet_cases import RecordingTransport, arguments, equal, local, plan_of, same
+from support.folders import contents
 
 from fleet_tools.baselines.federated.messages import encode
 from fleet_tools.baselines.federated.plan import FleetPlan
@@ -53,7 +53,7 @@ def _stopped(plan: FleetPlan, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
     with FleetWriter(folder, plan) as writer, pytest.raises(KeyboardInterrupt):
         run(writer, RecordingTransport(local(plan), stop))
-    return files_of(folder)
+    return contents(folder)
 
 
 def test_no_damage_of_the_state_is_taken_as_it_is(
@@ -149,8 +149,8 @@ def test_a_lost_state_is_named_and_restart_keeps_the_other_files(
     options = arguments(data, output, **SHORT)
     assert main(options) == 2
     assert "state.safetensors is missing" in capsys.readouterr().err
-    assert files_of(output) == rest
+    assert contents(output) == rest
     assert main([*options, "--restart"]) == 0
     assert "fleet-former-1" in capsys.readouterr().err
-    assert files_of(tmp_path / "fleet-former-1") == rest
+    assert contents(tmp_path / "fleet-former-1") == rest
     assert len((output / "rounds.jsonl").read_bytes().splitlines()) == 3
