@@ -1,4 +1,4 @@
-"""The program that collects, with workers that are really killed, stopped and interrupted."""
+"""The program that collects, with workers that are really interrupted."""
 
 import contextlib
 import json
