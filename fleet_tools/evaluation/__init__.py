@@ -12,8 +12,7 @@ scores             success rates with intervals; two results compared scene by s
 admission          whether a result can enter the leaderboard
 score_tables       a result's scores as text
 
-For evaluation programs of others:
+For LeRobot's evaluation program:
 
-protocol_scenes    a task whose episode of seed k is scene k of a protocol
-lerobot_hub        such environments as LeRobot's environment hub hands them out
+lerobot_hub        environments whose episode of seed k is scene k of a protocol
 """

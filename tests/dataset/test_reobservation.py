@@ -15,7 +15,7 @@ from support.collected import (
     write_quick_task,
 )
 from support.damage import relist
-from support.damaged_runs import files_of
+from support.folders import contents
 
 from fleet_tools import collect
 from fleet_tools.dataset import Dataset, episode_file
@@ -56,18 +56,18 @@ def _quick(tmp_path: Path) -> Path:
 
 
 def test_it_is_the_dataset_that_a_collection_in_that_mode_makes(noisy, tmp_path):
-    before = files_of(noisy)
+    before = contents(noisy)
     seen, collected = tmp_path / "seen", tmp_path / "collected"
     assert observe(noisy, seen, *CLOUD, "--env", *SEEN) == 0
     given = ["--quiet", "--policy", "noisy_expert", *CLOUD, *ONE_PAIR, *SEEN]
     assert collect.main(options(collected, *given, episodes=2)) == 0
-    contents = [without_times(folder) for folder in (seen, collected)]
-    first, second = (json.loads(each.pop("dataset.json")) for each in contents)
+    both = [without_times(folder) for folder in (seen, collected)]
+    first, second = (json.loads(each.pop("dataset.json")) for each in both)
     assert first == second
-    assert contents[0] == contents[1]
+    assert both[0] == both[1]
     assert labels(seen) == labels(collected) == labels(noisy)
     assert labels(noisy)[0][0]
-    assert files_of(noisy) == before
+    assert contents(noisy) == before
 
 
 def test_there_and_back_is_the_same_dataset(quick, tmp_path):
@@ -164,7 +164,7 @@ def test_episodes_of_other_versions_are_refused(quick, tmp_path, capsys):
 
 
 def test_another_dataset_in_the_folder_stays(noisy, quick, tmp_path, capsys):
-    before = files_of(noisy)
+    before = contents(noisy)
     assert observe(quick, noisy, "--obs-mode", "multitask_state") == 2
     assert "already holds a dataset" in capsys.readouterr().err
-    assert files_of(noisy) == before
+    assert contents(noisy) == before

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
-from support.damage import damaged
 from support.folders import contents
 from support.shares import few
 from support.small_datasets import Drawn, a_header, a_record, an_episode, write
@@ -253,23 +252,6 @@ def test_between_clouds_that_are_sent_tools_stay_in_the_hand_and_objects_in_the_
                 assert np.linalg.norm(pairs, axis=-1).min(0).max() < 2e-3
                 assert np.linalg.norm(pairs, axis=-1).min(1).max() < 2e-3
     assert sizes[4] < sizes[1]
-
-
-@given(seed=st.integers(0, 2**32), forged=st.booleans())
-def test_a_damaged_upload_is_one_error_and_writes_nothing(many, upload, seed, forged):
-    changed = damaged(upload[8:] if forged else upload, np.random.default_rng(seed))
-    if forged:  # with a digest that fits
-        changed = hashlib.blake2b(changed, digest_size=8).digest() + changed
-    elif changed in (upload, b""):
-        return
-    with TemporaryDirectory() as place:
-        headers, names = [many.episodes[0].header], list(many.observation)
-        try:
-            decode(changed, headers, names, PLAIN, Path(place, "out"))
-            assert forged
-        except DatasetError as error:
-            assert "cannot be decoded" in str(error)
-            assert not Path(place, "out").exists()
 
 
 @pytest.fixture(scope="module", name="upload")

@@ -45,6 +45,7 @@ from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.uploads import HAND, RawDataConfig
 from fleet_tools.dataset.uploads import decode as decode_uploads
 from fleet_tools.dataset.uploads import encode as encode_uploads
+from fleet_tools.errors import DatasetError
 from fleet_tools.storage.integers import packed, unpacked
 from fuzz.kinds_tensors import changed_tensors
 from fuzz.mutations import changed_json, pick, scalar
@@ -183,12 +184,18 @@ def uploads(folder: Path) -> Subject:
         if not is_raw:
             return compact.decode(content)
         config = pick(np.random.default_rng(len(content)), (RawDataConfig(), tried))
-        names = list(samples.observation)
-        folders = decode_uploads(content, [header], names, config, folder / str(next(place)))
+        names, output = list(samples.observation), folder / str(next(place))
+        try:
+            folders = decode_uploads(content, [header], names, config, output)
+        except DatasetError:
+            require(not output.exists(), "what is refused was written in part")
+            raise
         return Samples(folders) if folders else None
 
     def check(given: tuple[bool, bytes], found: Any) -> None:
         if isinstance(found, Samples):
+            digest, body = given[1][:8], given[1][8:]
+            require(digest == hashlib.blake2b(body, digest_size=8).digest(), "another digest")
             batch = found.read(np.arange(found.lengths.sum()))  # which checks all numbers
             require(len(batch["action"]) > 0, "an episode without steps")
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import sys
 import time
 import traceback
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import cloudpickle
-import psutil
 import pytest
 
 from fleet_tools.errors import InfeasibleError, UnknownNameError, WorkersError
@@ -99,29 +97,6 @@ def make_meeting(folder: Path, members: int) -> Work[int, int]:
     return work
 
 
-def make_disconnection(folder: Path, driver: int, times: int) -> Work[int, list[int]]:
-    """Returns a function that cuts the connections to the driver the first times.
-
-    Its result are the processes in which it was called, one after another.
-    """
-
-    def work(job: int) -> list[int]:
-        calls = folder / "calls"
-        with calls.open("a") as file:
-            print(os.getpid(), file=file)
-        processes = [int(line) for line in calls.read_text().split()]
-        if len(processes) <= times:
-            ports = {each.laddr.port for each in psutil.Process(driver).net_connections("tcp")}
-            for connection in psutil.Process().net_connections("tcp"):
-                if connection.raddr and connection.raddr.port in ports:
-                    with socket.socket(fileno=os.dup(connection.fd)) as cut:
-                        cut.shutdown(socket.SHUT_RDWR)
-            time.sleep(1)
-        return processes
-
-    return work
-
-
 def make_visit(folder: Path) -> Work[int, int]:
     """Leaves a mark of each worker."""
     (folder / str(os.getpid())).touch()
@@ -203,15 +178,6 @@ def test_there_are_no_more_workers_than_jobs(jobs, address, tmp_path):
     results = results_of(range(jobs), partial(make_visit, tmp_path), CORES, address)
     assert len(results) == jobs
     assert len(list(tmp_path.iterdir())) <= jobs
-
-
-@pytest.mark.slow
-def test_a_worker_that_ray_does_not_reach_for_a_while_goes_on(cluster, tmp_path):
-    disconnections = workers.TRIES + 1  # more than a job survives whose workers die
-    cut = partial(make_disconnection, tmp_path, os.getpid(), disconnections)
-    (processes,) = results_of([0], cut, 1, None).values()
-    assert not isinstance(processes, LostJob)
-    assert len(processes) == disconnections + 1 and len({*processes}) == 1
 
 
 @pytest.mark.parametrize(

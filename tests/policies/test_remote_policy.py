@@ -44,7 +44,6 @@ from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import make_trials
 from fleet_tools.policies.conversation import Served
-from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.remote_policy import RemotePolicy
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
@@ -99,36 +98,6 @@ def test_evaluations_and_collections_are_the_same_bit_for_bit(name, checkpoints,
     direct = rollout(env, load_checkpoint_policy(checkpoint, env), seed=trials[0].seed)
     assert collected.actions.tobytes() == direct.actions.tobytes()
     assert decode_actions(here[0].actions).tobytes() == direct.actions.tobytes()
-
-
-def test_interleaved_recurrent_episodes_are_those_of_separate_ones(checkpoints, hammer):
-    observations = []
-    for seed in range(2):
-        observation, _ = hammer.reset(seed=seed)
-        observations.append([observation])
-        for _ in range(3):
-            observation, *_ = hammer.step(np.full(6, 0.3, np.float32))
-            observations[-1].append(observation)
-
-    def acted(policy: Policy, steps: list[Mapping[str, np.ndarray]]) -> list[bytes]:
-        policy.reset()
-        return [policy.act(dict(step)).tobytes() for step in steps]
-
-    local = load_checkpoint_policy(checkpoints["elman"], hammer)
-    apart = [acted(local, steps) for steps in observations]
-    with serving_as(served_checkpoint(checkpoints["elman"])) as server:
-        policies = [RemotePolicy(server.url, hammer) for _ in range(2)]
-        for policy in policies:
-            policy.reset()
-        together: list[list[bytes]] = [[], []]
-        for step in range(4):
-            for number, policy in enumerate(policies):
-                action = policy.act(observations[number][step])
-                together[number].append(action.tobytes())
-        assert together == apart
-        assert acted(policies[0], observations[0]) == apart[0]
-        for policy in policies:
-            policy.close()
 
 
 class Closing:

@@ -1,4 +1,4 @@
-"""The program that collects, with workers that are really killed, stopped and interrupted."""
+"""The program that collects, with workers that are really interrupted."""
 
 import contextlib
 import json
@@ -6,13 +6,11 @@ import os
 import shutil
 import signal
 import subprocess
-from pathlib import Path
 
 import psutil
 import pytest
 from support.collected import (
     COMMAND,
-    EPISODES,
     lines_of,
     options,
     running,
@@ -22,7 +20,6 @@ from support.collected import (
 from support.processes import run_command
 
 from fleet_tools import collect
-from fleet_tools.dataset import Dataset
 from fleet_tools.parallel import cluster, local_workers
 
 TWO = ("--workers", "2")
@@ -31,14 +28,6 @@ TWO = ("--workers", "2")
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     children = psutil.Process(process.pid).children()
     return [each for each in children if local_workers.__name__ in "".join(each.cmdline())]
-
-
-def busy_workers(process: subprocess.Popen[str], folder: Path) -> list[psutil.Process]:
-    """Waits until two workers are at work, and returns them."""
-    wait_until(lambda: lines_of(folder) >= 1, process)
-    workers = workers_of(process)
-    assert len(workers) == 2
-    return workers
 
 
 def test_any_number_of_workers_gives_the_same_bytes(uninterrupted, tmp_path):
@@ -57,29 +46,6 @@ def test_nothing_starts_for_a_collection_that_is_complete(uninterrupted, tmp_pat
         out, err = process.communicate()
     assert json.loads(out)["attempts_now"] == 0, err
     assert not started
-
-
-@pytest.mark.slow
-def test_driver_killed_and_started_again(uninterrupted, tmp_path):
-    with running(*options(tmp_path, *TWO)) as process:
-        orphans = busy_workers(process, tmp_path)
-        os.kill(process.pid, signal.SIGKILL)
-    wait_until(lambda: not any(map(psutil.Process.is_running, orphans)))
-    assert 1 <= len(Dataset(tmp_path).manifest()) < EPISODES
-    assert collect.main(options(tmp_path, "--quiet")) == 0
-    assert without_times(tmp_path) == without_times(uninterrupted)
-
-
-@pytest.mark.slow  # of workers alone: tests/parallel; of the program alone: test_collect.py
-def test_workers_killed_and_stopped_change_nothing(uninterrupted, tmp_path):
-    with running(*options(tmp_path, *TWO, "--timeout", "15")) as process:
-        stopped, killed = busy_workers(process, tmp_path)
-        stopped.suspend()
-        killed.kill()
-        out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert out.startswith(f"hammer: {EPISODES} episodes")
-    assert without_times(tmp_path) == without_times(uninterrupted)
 
 
 @pytest.mark.slow

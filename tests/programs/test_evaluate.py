@@ -4,9 +4,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +18,7 @@ from support.rendering import needs_gl
 from fleet_tools import evaluate
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.result import EpisodeResult
-from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
+from fleet_tools.evaluation.result_folder import RESULT, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import BEGUN, evaluate_policy
 from fleet_tools.parallel.workers import LostJob, Work, WorkerOptions
 from fleet_tools.policies.confined import VARIABLES, can_be_alone
@@ -108,21 +106,6 @@ def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
     result = load_evaluation(tmp_path).result
     assert result.command.startswith("python -m fleet_tools.evaluate --policy expert --tool hammer")
     assert result.machine.cores > 0
-
-
-@pytest.mark.slow  # starts the program; of `collect`: test_collect.py
-def test_episodes_before_a_kill_are_kept(two, tmp_path):
-    process = subprocess.Popen([*COMMAND, *options(tmp_path, "--quiet", scenes=20)], cwd=ROOT)
-    log = tmp_path / EPISODES
-    while process.poll() is None and not (log.exists() and b"\n" in log.read_bytes()):
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    present = load_evaluation(tmp_path)
-    assert 1 <= len(present.episodes) < 20
-    assert present.result.scores is None
-    assert evaluate.main(options(tmp_path, "--quiet", scenes=2)) == 0
-    assert episodes(tmp_path)[:2] == episodes(two)
 
 
 def test_a_comparison_stops_at_its_verdict_and_without_stop_completes_the_result(

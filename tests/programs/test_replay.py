@@ -13,7 +13,6 @@ from support.collected import ONE_PAIR, options, write_quick_task
 from support.damage import rewrite_lines
 from support.evaluated import a_result, as_log
 from support.processes import run_command
-from support.rendering import needs_gl
 
 from fleet_tools import collect, evaluate, replay
 from fleet_tools.dataset import episode_file
@@ -106,23 +105,6 @@ def test_a_result_without_actions_says_how_it_gets_some(tmp_path, capsys):
     EvaluationWriter(tmp_path / "result", a_result()).close()
     assert replay.main([str(tmp_path / "result"), *HERE]) == 2
     assert "no episodes with actions yet" in capsys.readouterr().err
-
-
-@needs_gl
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["point_cloud", "rgbd"])
-def test_images_and_clouds_are_identical_in_another_process(mode, tmp_path, capsys):
-    folder = tmp_path / mode
-    options = ["--tool", "hammer", "--episodes", "1", "--obs-mode", mode, "--quiet", *HERE]
-    command = [sys.executable, "-m", "fleet_tools.collect", *options, "--output", str(folder)]
-    assert run_command(*command).returncode == 0
-    header = Dataset(folder).header
-    assert ("point_cloud" in header.observation) == (mode == "point_cloud")
-    assert ("wrist_depth" in header.observation) == (mode == "rgbd")
-    assert replay.main([str(folder), "--json", *HERE]) == 0
-    summary = summary_of(capsys)
-    assert (rates(summary), summary["largest_distance_m"]) == ((1.0, 1.0, 1.0), 0.0)
-    assert summary["compared_points"] == ["end_effector"]
 
 
 @pytest.mark.parametrize("step", [1, 4])

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
-from fleet_tools.storage.run_folder import CONFIG, RunKind
 from fleet_tools.storage.tensor_files import write_checked
 
 Damaged = tuple[str, bytes | None]
@@ -43,23 +42,6 @@ def damaged_state(content: bytes) -> Iterator[Damaged]:
     yield from damaged_bytes(content)
     yield from damaged_tensors(content)
     yield from damaged_metadata(content)
-
-
-def damaged_files(files: Mapping[str, bytes]) -> Iterator[tuple[str, str, bytes | None]]:
-    """Damages each file of a run.
-
-    Args:
-        files: The files of the run, see `files_of`.
-
-    Yields:
-        Name of the damaged file, what was done to it, and what it holds now.
-    """
-    for name, content in files.items():
-        state = name == "state.safetensors"
-        damages = damaged_state(content) if state else damaged_bytes(content)
-        yield from ((name, *each) for each in damages)
-    for what, document in damaged_json(json.loads(files[CONFIG])):
-        yield CONFIG, what, json.dumps(document).encode()
 
 
 def damaged_json(data: Any) -> Iterator[tuple[str, Any]]:
@@ -148,15 +130,6 @@ def _dotted(place: tuple) -> str:
     return ".".join(map(str, place))
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Returns all files below a folder, by their paths in it."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
     """Makes a folder consist of some files; None is left out."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -165,32 +138,3 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
         if content is not None:
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(content)
-
-
-def resumed(folder: Path, kind: RunKind[Any]) -> dict[str, Any]:
-    """Returns the content of a finished run, without wall times and the digest over them."""
-    files = files_of(folder)
-    del files[CONFIG]
-    return {
-        **{name: _without_times(name, content) for name, content in files.items()},
-        CONFIG: kind.read_document(folder),
-    }
-
-
-def _without_times(name: str, content: bytes) -> Any:
-    if name.endswith(".jsonl"):
-        return [_timeless(json.loads(line)) for line in content.splitlines()]
-    if name == "state.safetensors":
-        ((_, text),) = metadata_of(content).items()
-        tensors = {key: each.numpy().tobytes() for key, each in load(content).items()}
-        return _timeless(json.loads(text)), {**tensors, "digest": None}
-    return json.loads(content) if name.endswith(".json") else content
-
-
-def _timeless(data: Any) -> Any:
-    match data:
-        case dict():
-            return {key: _timeless(value) for key, value in data.items() if key != "seconds"}
-        case list():
-            return [_timeless(value) for value in data]
-    return data

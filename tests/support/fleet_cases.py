@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import yaml
 from support.small_datasets import Drawn, a_header, write
+from support.training_cases import same
 
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.messages import Answer, Message, TrainRequest, encode
@@ -22,7 +23,6 @@ from fleet_tools.baselines.federated.transport import (
     RelayingTransport,
     Transport,
 )
-from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
 
 torch.set_num_threads(1)
@@ -149,11 +149,6 @@ def exchanged(answers: Iterable[tuple[int, Any]]) -> dict[int, bytes | LostClien
         robot: answer if isinstance(answer, LostClient) else encode(answer)
         for robot, answer in answers
     }
-
-
-def same(one: Tensors, other: Tensors) -> bool:
-    """Whether tensors by name are the same bit for bit."""
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def equal(one: FleetProgress | None, other: FleetProgress | None) -> bool:

@@ -1,9 +1,5 @@
 """Lines between policies: their middles are merges, their ends policies, and nothing is lost."""
 
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,6 @@ pytest.importorskip("safetensors")
 from PIL import Image
 from support.experiment_cases import content_of, result_in, run
 from support.fleet_cases import LAYOUT, STEPS, local, plan_of, write_data
-from support.processes import ROOT
 from support.small_datasets import Drawn, a_header, a_record, an_episode, hammer_header, write
 
 from fleet_merging.average import average
@@ -222,21 +217,6 @@ def test_no_line_is_measured_again(measured, data, monkeypatch):
     assert len(list(measured.glob("out/cells/*.json"))) == 12
     (measured / "out" / "small.json").unlink()
     assert barriers(measured, data) == 0 and result_in(measured) == stored
-
-
-@pytest.mark.slow
-def test_after_kill_9_the_same_command_stores_the_same(measured, data, tmp_path):
-    (tmp_path / "small.yaml").write_text((measured / "small.yaml").read_text())
-    command = [sys.executable, "-m", "fleet_tools.baselines.experiment"]
-    options = [str(tmp_path / "small.yaml"), "--output", str(tmp_path / "out"), "--workers", "0"]
-    process = subprocess.Popen([*command, *options], cwd=ROOT)
-    while process.poll() is None and len(list(tmp_path.glob("out/cells/*.json"))) < 3:
-        time.sleep(0.0005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert result_in(tmp_path)["cells"] == []
-    assert barriers(tmp_path, data) == 0
-    assert result_in(tmp_path) == result_in(measured)
 
 
 def test_arms_that_fail_are_named_and_the_others_are_plotted(data, tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -12,10 +11,8 @@ pytest.importorskip("safetensors")
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.damage import damaged
 from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, same
 
-from fleet_merging.errors import MessageError
 from fleet_merging.moments.measurement import Moments
 from fleet_merging.moments.mixture import measure_mixture
 from fleet_merging.queries.query import MixtureQuery, in_single_precision
@@ -134,15 +131,6 @@ def test_numbers_that_are_not_finite_arrive_so_that_they_are_refused(seed):
     update.weights["w"][1, 2] = torch.inf if seed % 2 else torch.nan  # type: ignore[index]
     found = decode(encode(update, UploadConfig(bits=8)))
     assert not bool(torch.isfinite(found.weights["w"]).all())
-
-
-@given(seed=SEEDS, damage=SEEDS, bits=BITS)
-def test_damaged_bytes_are_a_message_error_or_other_numbers(seed, damage, bits):
-    sent = encode(an_update(seed), UploadConfig(bits=bits))
-    try:
-        decode(damaged(sent, np.random.default_rng(damage)))
-    except MessageError as error:
-        assert str(error)
 
 
 MLP = {"body": {"type": "mlp", "layers": 2, "width": 6}}

@@ -22,6 +22,7 @@ from support.fleet_cases import (
     same,
     same_result,
 )
+from support.folders import contents
 from support.processes import ROOT, run_python
 from support.small_datasets import Drawn, hammer_header, write
 
@@ -30,11 +31,6 @@ from fleet_tools.baselines.federated.summary import as_text
 from fleet_tools.baselines.fleet import main
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.parallel import cluster
-
-
-def content(folder: Path) -> dict[Path, bytes]:
-    """Returns all files below a folder."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_the_program_runs_all_rounds_and_reports_them(
@@ -62,10 +58,10 @@ def test_the_program_runs_all_rounds_and_reports_them(
     assert float(uploads[1]) == pytest.approx(float(uploads[0]) / len(report["robots"]), abs=0.1)
     ratio = traffic["uploaded_bytes"] / report["data_at_home"]
     assert f"the uploads are {ratio:,.0f} times as large" in text
-    before = content(whole)
+    before = contents(whole)
     shown = [each for each in arguments(data, whole, **ROUNDS) if each != "--quiet"]
     assert main(shown) == 0  # there is nothing left to do
-    assert content(whole) == before
+    assert contents(whole) == before
     out = capsys.readouterr().out
     assert (
         "3 robots, naive_average, 8 rounds of 1 epoch\n" in out and "raw data of the clients" in out
@@ -116,10 +112,10 @@ def test_a_fleet_goes_on_with_the_reader_that_it_began_with(
     assert "reader.safetensors" in capsys.readouterr().err and not output.exists()
     shutil.copy(whole / "merged.safetensors", reader)
     assert main(given) == 0 and main(given) == 0
-    before = content(output)
+    before = contents(output)
     shutil.copy(whole / "robots" / "0.safetensors", reader)  # another file of this name
     assert main(given) == 2
-    assert "detector_digest is" in capsys.readouterr().err and content(output) == before
+    assert "detector_digest is" in capsys.readouterr().err and contents(output) == before
 
 
 def test_an_unknown_reference_is_refused(
@@ -134,12 +130,12 @@ def test_an_unknown_reference_is_refused(
 def test_a_folder_of_something_else_is_left_unchanged(
     data: Path, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = content(whole)
+    before = contents(whole)
     assert main(arguments(data, whole, **ROUNDS | {"participation": 0.5})) == 2
     assert "options: participation is 1.0, not 0.5" in capsys.readouterr().err
     assert main(arguments(data, data)) == 2
     assert "is not empty and is not a fleet" in capsys.readouterr().err
-    assert content(whole) == before
+    assert contents(whole) == before
 
 
 def test_numbers_that_diverge_stop_the_fleet_and_every_robot_is_named(

@@ -1,12 +1,10 @@
 """A fleet that was stopped or killed is resumed, and ends with the same bits."""
 
 import contextlib
-import json
 import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from multiprocessing import forkserver
@@ -18,9 +16,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-import psutil
 from support.fleet_cases import (
-    PROGRAM,
     ROUNDS,
     RecordingTransport,
     arguments,
@@ -152,71 +148,3 @@ def test_a_second_process_cannot_write_to_a_fleet(
     with FleetWriter(tmp_path / "out", plan_of(data)):
         assert main(arguments(data, tmp_path / "out")) == 2
     assert "Another process is writing to" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_fleet_that_is_killed_on_two_hosts_and_goes_on_without_ends_with_the_same_bits(
-    data: Path, whole: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "out"
-    command = [*PROGRAM, *arguments(data, output, "--workers", "2", **ROUNDS)]
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    while process.poll() is None and count_rounds(output) < 1 and count_replies(output) < 1:
-        time.sleep(0.0005)
-    process.kill()
-    process.wait()
-    assert count_rounds(output) < 8
-    assert main(arguments(data, output, **ROUNDS)) == 0
-    assert same_result(whole, output)
-
-
-@pytest.mark.slow
-def test_a_host_and_the_driver_killed_in_a_cluster_of_their_own(data: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    changes = {"training": {"epochs": 120, "batch_size": 8, "seed": 5}, "merge_every": 2}
-    command = [*PROGRAM, *arguments(data, output, "--workers", "2", **changes)]
-    errors = tmp_path / "errors"
-    with errors.open("w") as file:
-        process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=file)
-
-    def hosts() -> list[int]:
-        found = []
-        for child in psutil.Process(process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                if "ray::RobotHostActor" in "".join(child.cmdline()):
-                    found.append(child.pid)
-        return found
-
-    def wait_for(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 300
-        while not condition():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.005)
-
-    wait_for(lambda: count_rounds(output) >= 1)
-    orphans = hosts()
-    assert len(orphans) == 2  # for three robots
-    os.kill(orphans[0], signal.SIGKILL)
-    done = count_rounds(output)
-    wait_for(lambda: count_rounds(output) > done + 3)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    rounds = load_progress(output).rounds
-    assert len(rounds) < 60
-    left_out = [
-        (each.round, one.robot, one.left_out)
-        for each in rounds
-        for one in each.robots
-        if one.left_out
-    ]
-    ((number, lost, reason),) = left_out
-    assert "its process ended" in reason
-    assert f"Robot {lost} is lost: {reason}" in errors.read_text()  # although --quiet is given
-    assert all(one.left_out is None for one in rounds[-1].robots)  # it returned
-    deadline = time.monotonic() + 60
-    while any(map(psutil.pid_exists, orphans)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert main(arguments(data, output, **changes)) == 0
-    report = json.loads((output / "report.json").read_text())
-    assert [each["round"] for each in report["left_out"]] == [number]
-    assert report["rounds"] == 60

@@ -11,10 +11,7 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
-from scipy.special import softmax
-from scipy.stats import multivariate_normal
 from support.fleet_cases import RecordingTransport, config_of, local, plan_of
-from support.shares import crossed
 from support.small_datasets import Drawn, hammer_header, write
 
 from fleet_tools.baselines.federated.plan import FleetPlan
@@ -98,107 +95,6 @@ def test_a_finished_fleet_is_resumed(data: Path, tmp_path: Path, method: str) ->
     assert len(transports[1].exchanges) == 3 * messages  # the combination's; no round is run again
     # The merged policy is not evaluated.
     assert [each.blueprint == plan.blueprint for each in asked] == [False, False]
-
-
-@pytest.mark.parametrize("method", ["concatenation", "gated_refit"])
-def test_last_layers_are_least_squares_on_all_hidden_units(
-    data: Path, tmp_path: Path, method: str
-) -> None:
-    """Independently of tables and messages: numpy on the units of each robot's own network."""
-    plan = plan_of(data, policy=MLP, last_method=method)
-    report = completed(plan, tmp_path / "fleet")
-    gated = method == "gated_refit"
-    assert report["combined"]["traffic"]["calls"] == (6 if gated else 3)
-    combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
-    policies = [
-        load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors")
-        for robot in range(3)
-    ]
-    batches = [states_of(plan, robot) for robot in range(3)]
-    rows, actions = [], []
-    for batch in batches:
-        own, gate = [], gate_weights(combined, batch) if gated else None
-        for robot, policy in enumerate(policies):
-            network = policy.blueprint.create()
-            network.load_state_dict(policy.weights)
-            with torch.no_grad():
-                units = network.body(network.features(batch.observations))[0]  # pyright: ignore
-            units = units.flatten(0, 1).double().numpy()
-            if gate is not None:
-                units = np.pad(units, ((0, 0), (0, 1)), constant_values=1.0) * gate[:, [robot]]
-            own.append(units)
-        rows.append(np.hstack(own))
-        actions.append(batch.actions.flatten(0, 1).flatten(1).double().numpy())
-    x = np.pad(np.vstack(rows), ((0, 0), (0, 1)), constant_values=1.0)
-    weight, bias = (
-        [policy.weights[name].double().numpy() for policy in policies]
-        for name in ("head.weight", "head.bias")
-    )
-    if gated:
-        parts = [np.hstack([w, b[:, None]]) for w, b in zip(weight, bias, strict=True)]
-        prior = np.vstack([np.hstack(parts).T, np.zeros(6)])
-    else:
-        prior = np.vstack([np.hstack(weight).T / 3, np.mean(bias, 0)])
-    damping = np.sqrt(1e-3 * np.square(x).mean() * len(x)) * np.eye(x.shape[1])
-    expected, *_ = np.linalg.lstsq(
-        np.vstack([x, damping]), np.vstack([np.vstack(actions), damping @ prior])
-    )
-    acted = np.vstack([outputs(combined, batch) for batch in batches])
-    np.testing.assert_allclose(acted, x @ expected, atol=2e-3)
-
-
-def gate_weights(policy: Checkpoint, batch: Batch) -> np.ndarray:
-    """Returns the gate's weights of each step by SciPy's densities, (n, members)."""
-    config = policy.blueprint.config.gate
-    assert config is not None
-    network = policy.blueprint.create()
-    with torch.no_grad():
-        member: Any = network.members[0]  # pyright: ignore
-        state = member.scaled_state(batch.observations).flatten(0, 1).double().numpy()
-    logarithms = []
-    for mean, factor in zip(
-        policy.weights["gate.means"].double().numpy(),
-        policy.weights["gate.factors"].double().numpy(),
-        strict=True,
-    ):
-        covariance: Any = np.linalg.inv(factor @ factor.T)
-        logarithms.append(multivariate_normal(mean, covariance).logpdf(state))
-    return softmax(config.sharpness * np.stack(logarithms, 1), 1)
-
-
-@pytest.mark.parametrize(
-    ("body", "method"),
-    crossed(["elman", "gru", "transformer", "linear"], ["concatenation", "gated_refit"], every=2),
-)
-def test_policies_of_every_body_are_combined(
-    data: Path, tmp_path: Path, body: str, method: str
-) -> None:
-    """Fitted to the data, they have a lower loss there than the mean of the robots' actions."""
-    sizes = {"heads": 2, "feedforward": 8, "context": 3} if body == "transformer" else {}
-    policy = {"body": {"type": body, "layers": 2, "width": 6, **sizes}}
-    if body == "linear":
-        policy = {"body": {"type": "mlp", "layers": 0}}
-    plan = plan_of(data, policy=policy, last_method=method, merge_every=None)
-    report = completed(plan, tmp_path / "fleet")
-    assert np.isfinite(report["combined"]["loss"])
-    combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
-    robots = [
-        load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors")
-        for robot in range(3)
-    ]
-    batches = [states_of(plan, robot) for robot in range(3)]
-
-    def loss(actions: list[np.ndarray]) -> float:
-        errors = [
-            np.square(acted - batch.actions.flatten(0, 1).flatten(1).double().numpy())[
-                batch.mask.flatten()
-            ]
-            for acted, batch in zip(actions, batches, strict=True)
-        ]
-        return float(np.vstack(errors).mean())
-
-    mean = loss([np.mean([outputs(robot, batch) for robot in robots], 0) for batch in batches])
-    assert loss([outputs(combined, batch) for batch in batches]) < mean
 
 
 FLOW = {**MLP, "chunk": 2, "head": {"type": "flow", "layers": 1, "width": 8, "steps": 3}}
@@ -342,26 +238,6 @@ def test_what_cannot_be_combined_or_imitated_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         config_of(data, **changes)
-
-
-@pytest.mark.parametrize("body", ["elman", "mlp"])
-def test_robots_are_compressed_to_a_policy_of_another_width(
-    data: Path, tmp_path: Path, body: str
-) -> None:
-    """Robots answer about a network that none of them trained, and it is stored as a policy."""
-    policy = {"body": {"type": body, "layers": 2, "width": 6}}
-    losses = []
-    for width in (3, 18):
-        last = {"last_method": "structured_compression", "last_options": {"width": width}}
-        plan = plan_of(data, policy=policy, **last)
-        report = completed(plan, tmp_path / str(width))
-        assert report["combined"]["traffic"]["calls"] == 9
-        combined = load_checkpoint(tmp_path / str(width) / COMBINED)
-        assert combined.blueprint == plan.blueprint.with_width(width)
-        losses.append(report["combined"]["loss"])
-    beside = plan_of(data, policy=policy, last_method="concatenation")
-    expected = completed(beside, tmp_path / "beside")["combined"]["loss"]
-    assert losses[1] == pytest.approx(expected, rel=0.05)  # all units, so the same function
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from fleet_merging.queries.query import (
 )
 from fleet_tools.baselines.federated.messages import (
     CODECS,
-    Answer,
     Assignment,
     Change,
     ChangeRequest,
@@ -48,7 +47,6 @@ from fleet_tools.baselines.federated.messages import (
     size_of,
 )
 from fleet_tools.baselines.federated.robot import FleetClient
-from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.dataset.samples import Samples
 
 STATE = {"b": torch.arange(3.0), "a": torch.ones(2, 2), "count": torch.tensor(7)}
@@ -230,45 +228,6 @@ def test_a_robot_in_this_process_changes_nothing_that_it_is_sent(data: Path) -> 
             for name, each in answer.weights.items():
                 assert each.data_ptr() != weights[name].data_ptr()
         assert encode(robot.answer(message)) == encode(answer) == first
-
-
-def test_a_robot_whose_reply_is_damaged_is_left_out(data: Path) -> None:
-    plan = plan_of(data, merge_every=1)
-
-    def damage(robot: int, before: int, answer: Answer | LostClient) -> Answer | LostClient:
-        if (robot, before) == (2, 1):
-            spoilt = decode(encode(answered(answer)))
-            spoilt.weights["head.bias"][0] = float("nan")
-            return spoilt
-        return answer
-
-    rounds = run_rounds(plan, RecordingTransport(local(plan), damage))
-    reasons = [each.robots[2].left_out for each in rounds]
-    assert reasons[0] is None and reasons[2:] == [None, None]
-    assert reasons[1] is not None and "head.bias holds NaN or infinity" in reasons[1]
-    undamaged = run_rounds(plan_of(data, merge_every=1), count=2)
-    assert same(rounds[0].weights, undamaged[0].weights)
-    assert not same(rounds[1].weights, undamaged[1].weights)
-
-
-def test_a_robot_whose_answer_is_invalid_during_alignment_is_left_out(data: Path) -> None:
-    plan = plan_of(data, method="fleet_merge", options={"epochs": 1, "steps": 3}, merge_every=None)
-
-    def add_actions(robot: int, before: int, answer: Answer | LostClient) -> Answer | LostClient:
-        if robot == 0 and before == 2:
-            found = answered(answer)
-            return LossAnswer(found.loss, {**found.gradient, "actions": torch.ones(5, 6)})
-        return answer
-
-    transport = RecordingTransport(local(plan), add_actions)
-    (result,) = run_rounds(plan, transport)
-    reason = result.robots[0].left_out
-    assert reason is not None and "gradient 'actions'" in reason
-    queried = [robot for robot, sent, _ in transport.exchanges if isinstance(sent, LossQuery)]
-    assert sorted(queried[:6]) == [0, 0, 1, 1, 2, 2]  # all robots of a step are asked at once
-    again = [sorted(queried[begin : begin + 2]) for begin in range(6, len(queried), 2)]
-    assert again == [[1, 2]] * 3  # the others began again
-    assert result.robots[0].messages == 3
 
 
 def test_a_robot_answers_about_moments_of_its_policy_at_another_width_and_of_nothing_else(

@@ -20,11 +20,8 @@ from fleet_tools.baselines.federated.messages import Message
 from fleet_tools.baselines.federated.round_messages import RobotGroup, RoundMessages
 from fleet_tools.baselines.federated.rounds import merge_problem, robot_data_holders
 from fleet_tools.baselines.federated.transport import Answers, Transport
-from fleet_tools.baselines.training.demonstrations import Trajectories
-from fleet_tools.dataset.samples import Samples
 
 MLP = {"body": {"type": "mlp", "layers": 1, "width": 6}}
-LINEAR = {"body": {"type": "mlp", "layers": 0}}
 
 
 @pytest.mark.parametrize(
@@ -42,27 +39,6 @@ def test_policies_of_every_body_are_merged(data: Path, body: str, method: str) -
     for result in run_rounds(plan):
         assert np.isfinite(result.loss)
         assert all(robot.left_out is None for robot in result.robots.values())
-
-
-def test_the_linear_control_is_least_squares_on_all_steps_of_the_robots(data: Path) -> None:
-    """Independently of training and messages: numpy's least squares on the pooled episodes."""
-    changes = {"policy": LINEAR, "method": "head_refit", "options": {"ridge": 1e-9}}
-    plan = plan_of(data, merge_every=None, **changes)
-    (result,) = run_rounds(plan)
-    robots = [Samples(a.data).subset(a.episodes) for a in plan.assignments]
-    inputs, actions = [], []
-    network = plan.blueprint.create()
-    for samples in robots:
-        trajectories = Trajectories(samples, plan.blueprint)
-        (items,) = trajectories.order(10**6, None)
-        batch = trajectories.batch(items)
-        with torch.no_grad():
-            state = network.scaled_state(batch.observations)  # pyright: ignore
-        inputs.append(np.pad(state.flatten(0, 1).numpy(), ((0, 0), (0, 1)), constant_values=1.0))
-        actions.append(batch.actions.flatten(0, 1).flatten(1).numpy())
-    expected = np.linalg.lstsq(np.vstack(inputs), np.vstack(actions))[0]
-    np.testing.assert_allclose(result.weights["head.weight"].T, expected[:-1], atol=2e-3)
-    np.testing.assert_allclose(result.weights["head.bias"], expected[-1], atol=2e-3)
 
 
 def test_statistics_are_counted_and_do_not_grow_with_the_data(data: Path, tmp_path: Path) -> None:

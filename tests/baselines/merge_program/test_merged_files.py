@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
+from merging_support.adapters import A, B, adapter
 from merging_support.foreign_networks import ZOO
 from torch import nn
 
@@ -89,17 +90,7 @@ def test_the_program_says_once_that_nothing_can_be_aligned(tmp_path, monkeypatch
     assert capsys.readouterr().err.count("fixes every axis") == 1
 
 
-A, B = "base_model.model.0.lora_A.weight", "base_model.model.0.lora_B.weight"
 CONFIG = {"peft_type": "LORA", "r": 2, "lora_alpha": 2}
-
-
-def adapter(seed, rank=2, inputs=6, outputs=5):
-    generator = torch.Generator().manual_seed(seed)
-    shapes = {A: (rank, inputs), B: (outputs, rank)}
-    return {
-        name: torch.randn(shape, generator=generator, dtype=torch.float64)
-        for name, shape in shapes.items()
-    }
 
 
 def test_the_program_merges_adapters_of_other_ranks_and_stores_their_configuration(tmp_path):

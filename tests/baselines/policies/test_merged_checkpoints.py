@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
-from support.policy_cases import ACTION, BLUEPRINTS, made, observations, single_network, step
+from support.policy_cases import ACTION, BLUEPRINTS, made, observations, step
 
 from fleet_merging.errors import MergeError
 from fleet_merging.symmetry.check import check
@@ -29,7 +29,7 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig
 from fleet_tools.baselines.policies.layout import Scaling
-from fleet_tools.baselines.policies.network import DensityGate, GatedNetwork
+from fleet_tools.baselines.policies.network import GatedNetwork
 from fleet_tools.baselines.policies.part_configs import MLPConfig
 from fleet_tools.baselines.policies.policy import load_checkpoint_policy
 
@@ -226,25 +226,6 @@ def gated(name, members=3, seed=0):
     return blueprint, network
 
 
-@pytest.mark.parametrize("sharpness", [0.3, 1.0])
-def test_weights_are_the_posteriors_of_gaussians(sharpness):
-    """By scipy's densities."""
-    stats = pytest.importorskip("scipy.stats")
-    generator = np.random.default_rng(0)
-    gate = DensityGate(GateConfig(members=3, sharpness=sharpness), 4).double()
-    x = generator.normal(size=(5, 4))
-    densities = []
-    for member in range(3):
-        mean, root = generator.normal(size=4), generator.normal(size=(4, 4))
-        covariance = root @ root.T + np.eye(4)
-        gate.means[member] = torch.from_numpy(mean)
-        gate.factors[member] = torch.from_numpy(np.linalg.cholesky(np.linalg.inv(covariance)))
-        densities.append(stats.multivariate_normal(mean, covariance).pdf(x))
-    expected = np.stack(densities, 1) ** sharpness
-    expected /= expected.sum(1, keepdims=True)
-    np.testing.assert_allclose(gate(torch.from_numpy(x)).numpy(), expected, rtol=1e-8)
-
-
 @pytest.mark.parametrize("name", [name for name in STATEFUL if name in BLUEPRINTS])
 def test_equal_members_act_as_one_and_steps_follow_one_another(name):
     blueprint, network = gated(name)
@@ -263,18 +244,6 @@ def test_equal_members_act_as_one_and_steps_follow_one_another(name):
             )
             parts.append(action)
     torch.testing.assert_close(torch.cat(parts, 1), expected)
-
-
-def test_far_from_all_but_one_the_gate_chooses_that_member():
-    blueprint, network = gated("mlp on state")
-    seen = observations(blueprint, 1, 1)
-    with torch.no_grad():
-        state = single_network(BLUEPRINTS["mlp on state"]).scaled_state(seen)[0, 0]
-        assert network.gate is not None
-        network.gate.means[:] = state + 100.0
-        network.gate.means[1] = state
-        chosen = list(network.members.children())[1]
-        torch.testing.assert_close(network(seen)[0], chosen(seen)[0])
 
 
 def test_a_gated_policy_is_stored_and_read_and_not_merged(tmp_path):

@@ -11,6 +11,7 @@ import trimesh
 from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.multibody.plant import MultibodyPlant
+from support.folders import contents
 from support.shares import few
 
 from fleet_tools.assets import solids
@@ -62,10 +63,6 @@ def write(folder: Path, *shapes: tuple[str, str], inertial: str = INERTIAL) -> P
     if any(shape == MESH for _, shape in shapes):
         trimesh.creation.box((0.1, 0.06, 0.04)).export(folder / "block.obj")
     return folder
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.*")}
 
 
 def upright(folder: Path) -> list[str]:

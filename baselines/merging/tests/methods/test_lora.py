@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from merging_support.adapters import A, B, adapter
 from torch import nn
 
 from fleet_merging.adapters import alike, factors_of
@@ -19,17 +20,7 @@ from fleet_merging.problem import MergeProblem
 from fleet_merging.symmetry.table import Symmetry
 
 SEEDS = st.integers(0, 999)
-A, B = "base_model.model.0.lora_A.weight", "base_model.model.0.lora_B.weight"
 WEIGHT, CONFIG = "0.weight", {"peft_type": "LORA", "r": 2, "lora_alpha": 2}
-
-
-def adapter(seed, rank=2, inputs=6, outputs=5):
-    generator = torch.Generator().manual_seed(seed)
-    shapes = {A: (rank, inputs), B: (outputs, rank)}
-    return {
-        name: torch.randn(shape, generator=generator, dtype=torch.float64)
-        for name, shape in shapes.items()
-    }
 
 
 def problem_of(*adapters):
