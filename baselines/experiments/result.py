@@ -100,8 +100,8 @@ def summarized(
         elif name == "curve":
             row[name] = [_point(each, own_scenes) for each in zip(*values, strict=True)]
         elif name == "backward":
-            pairs = ({k: each[part] for k, each in enumerate(values)} for part in (0, 1))
-            row[name] = compared(*pairs, own_scenes, None)
+            after, before = ({k: each[j] for k, each in enumerate(values)} for j in (0, 1))
+            row[name] = compared(after, before, own_scenes, None)
         elif name in TOLD:
             mean, half = mean_estimate(values)
             row[name] = {"rate": mean, "low": mean - half, "high": mean + half}

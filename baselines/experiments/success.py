@@ -122,9 +122,9 @@ def with_comparisons(
             if other != arm
         }
         row["against"] = {
-            f"{other}{place}": compared(*part, experiment.own_scenes, experiment.against[other])
+            f"{other}{place}": compared(one, two, experiment.own_scenes, experiment.against[other])
             for other, pair in pairs.items()
-            for place, part in {"": pair, **_by_place(pair)}.items()
+            for place, (one, two) in {"": pair, **_by_place(*pair)}.items()
         }
     return kept
 
@@ -147,19 +147,19 @@ def _place(task: str) -> str:
     return f" on {arm.partition('@')[2] or DEFAULT_ROBOT} {lacks}".rstrip()
 
 
-def _by_place(pair: Sequence[SuccessBySeed]) -> dict[str, list[SuccessBySeed]]:
+def _by_place(
+    one: SuccessBySeed, other: SuccessBySeed
+) -> dict[str, tuple[SuccessBySeed, SuccessBySeed]]:
     """Returns the part of two arms' successes in each of several places."""
-    tasks = _tasks([each for arm in pair for each in arm.values()])
-    return {
-        place: [
-            {
-                seed: {task: rows for task, rows in each.items() if _place(task) == place}
-                for seed, each in arm.items()
-            }
-            for arm in pair
-        ]
-        for place in places_of(tasks)
-    }
+
+    def in_place(arm: SuccessBySeed, place: str) -> SuccessBySeed:
+        return {
+            seed: {task: rows for task, rows in each.items() if _place(task) == place}
+            for seed, each in arm.items()
+        }
+
+    tasks = _tasks([*one.values(), *other.values()])
+    return {place: (in_place(one, place), in_place(other, place)) for place in places_of(tasks)}
 
 
 def _verdict(low: float, high: float, margin: float | None) -> str:

@@ -205,9 +205,11 @@ def test_moments_without_labels_are_of_the_unlabelled_data():
     few = make_data_holder(MLP, targets[:20], MLP.example()[:20])
     both = replace(many, unlabelled=few.batches)
     model, last = MLP.build(0).state_dict(), maps_of(MLP)[-1].name
-    for target, expected in (("none", few), ("labels", many)):
+    cases: list[tuple[Any, Any]] = [("none", few), ("labels", many)]
+    for target, expected in cases:
         query = MomentQuery(model, (last,), target)
-        one, other = (each.answer(query)[last] for each in (both, expected))
+        answers: list[Any] = [each.answer(query) for each in (both, expected)]
+        one, other = (each[last] for each in answers)
         assert torch.equal(one.inputs, other.inputs) and torch.equal(one.targets, other.targets)
 
 
