@@ -15,7 +15,7 @@ from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.life import Matrices, Rates, life_of, success_by_month
 from fleet_tools.baselines.experiments.result import Cell
 from fleet_tools.baselines.federated.life import Arrival, Departure, Life
-from fleet_tools.robot.arm import DEFAULT_ROBOT
+from fleet_tools.dataset.header import Header
 from fleet_tools.storage.atomic_files import atomic_write
 
 _MONTH_MS, _LAST_MS = 1200, 5000
@@ -90,14 +90,8 @@ def marks(life: Life, tasks: Sequence[str]) -> list[tuple[int, str, str]]:
 
 
 def _of(arrival: Arrival, tasks: Sequence[str]) -> list[str]:
-    """Returns the tasks that a robot may have, with its arm or with any."""
-    arms = [each.partition("@") for each in tasks]
-    own = arrival.arm
-    return [
-        "".join(parts)
-        for parts in arms
-        if parts[0] == arrival.task and own in (None, parts[2] or DEFAULT_ROBOT)
-    ]
+    """Returns the tasks that a robot may have."""
+    return [each for each in tasks if arrival.has(*Header.task_and_robot(each))]
 
 
 def life_figure(experiment: Experiment, matrices: Matrices, month: int) -> Figure:

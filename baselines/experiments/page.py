@@ -156,10 +156,9 @@ def _comparison(experiment: Experiment, rows: Sequence[Row], other: str, place: 
     def entry(row: Row) -> str | None:
         if (found := row["against"].get(f"{other}{place}")) is None:
             return None
-        middle, low, high = (_points(found[name]) for name in ("difference", "low", "high"))
         seeds = f", {found['seeds']} seed{'s' * (found['seeds'] != 1)}"
         seeds *= found["seeds"] != experiment.seeds
-        return f"{middle} ({low} to {high}), p {_p_value(found['p'])}{seeds}: {found['verdict']}"
+        return f"{_difference(found)}, p {_p_value(found['p'])}{seeds}: {found['verdict']}"
 
     margin = experiment.against[other]
     tuned = " after fine-tuning" * any(row.get("fine_tuned") for row in rows)
@@ -176,6 +175,11 @@ def _comparison(experiment: Experiment, rows: Sequence[Row], other: str, place: 
         return [*lines, "", "No runs of both in the same scenes are in the result."]
     arms = [name for name in experiment.compared if name != other]
     return [*lines, "", *_grid(experiment, arms, shown, entry)]
+
+
+def _difference(found: Mapping[str, float]) -> str:
+    middle, low, high = (_points(found[name]) for name in ("difference", "low", "high"))
+    return f"{middle} ({low} to {high})"
 
 
 def _points(rate: float) -> str:
@@ -230,29 +234,19 @@ def _failures(result: Mapping[str, Any]) -> list[str]:
     return ["", "## Failed", "", *lines]
 
 
-def _rate(name: str) -> Entry:
+def _rate(name: str, form: str = ".0%") -> Entry:
     def entry(row: Row) -> str | None:
-        if (success := row.get(name)) is None:
+        if (found := row.get(name)) is None:
             return None
-        return f"{success['rate']:.0%} ({success['low']:.0%} to {success['high']:.0%})"
+        rate, low, high = (format(found[key], form) for key in ("rate", "low", "high"))
+        return f"{rate} ({low} to {high})"
 
     return entry
 
 
 def _backward(row: Row) -> str | None:
-    if (found := row.get("backward")) is None:
-        return None
-    middle, low, high = (_points(found[name]) for name in ("difference", "low", "high"))
-    return f"{middle} ({low} to {high})"
-
-
-def _area(name: str) -> Entry:
-    def entry(row: Row) -> str | None:
-        if (area := row.get(name)) is None:
-            return None
-        return f"{area['rate']:.3f} ({area['low']:.3f} to {area['high']:.3f})"
-
-    return entry
+    found = row.get("backward")
+    return None if found is None else _difference(found)
 
 
 def _numbers(name: str, form: str) -> Entry:
@@ -331,7 +325,7 @@ TABLES: dict[str, Table] = {
     "forward": Table(
         "Forward transfer: success of a new robot's tasks before it trains", _rate("forward")
     ),
-    **{name: Table(title, _area(name)) for name, title in TOLD.items()},
+    **{name: Table(title, _rate(name, ".3f")) for name, title in TOLD.items()},
     **{
         name: Table(f"{title}{_OVER_SEEDS}", _numbers(name, form), name in OF_MERGES)
         for name, (title, form) in MEASURES.items()

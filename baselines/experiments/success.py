@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fleet_tools.baselines.experiments.form import Experiment
-from fleet_tools.robot.arm import DEFAULT_ROBOT
+from fleet_tools.dataset.header import Header
 from fleet_tools.utils.crossed_statistics import (
     crossed_interval,
     crossed_paired_difference,
@@ -143,8 +143,8 @@ def places_of(tasks: Iterable[str]) -> list[str]:
 
 
 def _place(task: str) -> str:
-    arm, _, lacks = task.partition(" ")
-    return f" on {arm.partition('@')[2] or DEFAULT_ROBOT} {lacks}".rstrip()
+    setting, _, lacks = task.partition(" ")
+    return f" on {Header.task_and_robot(setting)[1]} {lacks}".rstrip()
 
 
 def _by_place(

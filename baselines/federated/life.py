@@ -47,6 +47,10 @@ class Arrival(Event):
     episodes: Count
     bytes: Count | None = None
 
+    def has(self, task: str, arm: str) -> bool:
+        """Returns whether its episodes may be of a task on an arm."""
+        return task == self.task and self.arm in (None, arm)
+
     @pydantic.field_validator("arm")
     @classmethod
     def _has_model(cls, arm: str | None) -> str | None:
@@ -192,7 +196,13 @@ class Life(Value):
             Names of tasks on arms, see `Header.setting`.
         """
         kept = [e for n, e in self.arrivals() if self._stay(n, e).forgotten is None]
-        return sorted({one.header.setting for one in episodes if any(_is_of(e, one) for e in kept)})
+        return sorted(
+            {
+                one.header.setting
+                for one in episodes
+                if any(arrival.has(one.task, one.header.robot) for arrival in kept)
+            }
+        )
 
     def _stay(self, number: int, arrival: Arrival) -> Stay:
         months, forgotten = set(range(arrival.month, self.months + 1)), None
@@ -259,13 +269,9 @@ class EventError(ConfigError):
         )
 
 
-def _is_of(arrival: Arrival, episode: StoredEpisode) -> bool:
-    return episode.task == arrival.task and arrival.arm in (None, episode.header.robot)
-
-
 def _fits(arrival: Arrival, episode: StoredEpisode) -> bool:
     has_tool = not arrival.tools or episode.record.tool in arrival.tools
-    return has_tool and _is_of(arrival, episode)
+    return has_tool and arrival.has(episode.task, episode.header.robot)
 
 
 def _lacking(arrival: Arrival, samples: Samples, count: int) -> str:

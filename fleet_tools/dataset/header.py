@@ -116,6 +116,12 @@ class Header(CarriesModels, Document):
             return self.task.name
         return f"{self.task.name}@{self.robot}"
 
+    @staticmethod
+    def task_and_robot(setting: str) -> tuple[str, str]:
+        """Returns the task and the robot of a `setting`; outside of Drake, the default robot."""
+        task, _, robot = setting.partition("@")
+        return task, robot or DEFAULT_ROBOT
+
     @property
     def images(self) -> tuple[str, ...]:
         """Names of the entries of an observation that are images."""

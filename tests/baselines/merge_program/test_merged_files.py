@@ -8,8 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from merging_support.adapters import A, B, adapter
-from merging_support.foreign_networks import ZOO
+from merging_support.foreign_networks import ZOO, A, B, adapter
 from torch import nn
 
 from fleet_merging.adapters import CONFIG_FILE

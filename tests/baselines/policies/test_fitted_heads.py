@@ -163,7 +163,7 @@ def test_no_gradient_finds_a_better_last_layer(samples, body, head, chunk):
 
 
 def test_few_draws_measure_what_a_head_reads(samples):
-    """Moments of features do not depend on the number of draws. Those of noise are estimates."""
+    """Moments of features are the same for any number of draws; moments of noise are estimates."""
     robots = robots_of(samples[:1], "mlp", "flow", 3)
     holder: Any = robots.problem(0).data_holders[0]
     query = MomentQuery(robots.blueprint.create(0).state_dict(), ("head.layers.0",))

@@ -1,4 +1,4 @@
-"""Labels of a task of one's own: its keypoints, and its models as examples."""
+"""Labels of a user's own task: its keypoints, and its models as examples."""
 
 from pathlib import Path
 

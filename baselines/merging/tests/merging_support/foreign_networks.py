@@ -1,4 +1,7 @@
-"""Networks as strangers bring them: reparametrized, tied, compiled, with state of other kinds."""
+"""Networks as strangers bring them: reparametrized, tied, compiled, with state of other kinds.
+
+Beside them, an adapter of low rank in PEFT's layout.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +18,17 @@ from fleet_merging.symmetry.table import Symmetry
 
 UNITS = 16
 FEATURES, SEQUENCE, IMAGE = (6, 3), (6, 4, 3), (4, 3, 8, 8)
+A, B = "base_model.model.0.lora_A.weight", "base_model.model.0.lora_B.weight"
+
+
+def adapter(seed: int, rank: int = 2, inputs: int = 6, outputs: int = 5) -> dict[str, torch.Tensor]:
+    """Returns an adapter of one layer, by the names `A` and `B`."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {A: (rank, inputs), B: (outputs, rank)}
+    return {
+        name: torch.randn(shape, generator=generator, dtype=torch.float64)
+        for name, shape in shapes.items()
+    }
 
 
 def old_weight_norm(module: nn.Module) -> nn.Module:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merging_support.adapters import A, B, adapter
+from merging_support.foreign_networks import A, B, adapter
 from torch import nn
 
 from fleet_merging.adapters import alike, factors_of
