@@ -220,7 +220,7 @@ def test_the_stored_experiments_have_all_methods_and_controls(name, sent) -> Non
     arena = ToolUse(experiment)
     plans = [arena.plan(each) for each in planned_runs(experiment) if not each.is_reference]
     methods = {each.config.method for each in plans} | {each.config.last_method for each in plans}
-    assert methods >= {"naive_average", "task_arithmetic", "ties", "wudi", "fleet_merge"}
+    assert methods >= {"naive_average", "task_arithmetic", "ties", "iso_c", "fleet_merge"}
     assert methods >= {"head_refit", "density_gated_ensemble"}
     assert all(
         list(each.former) == experiment.base["public"] for each in plans if each.config.backbone
