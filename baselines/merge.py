@@ -121,7 +121,7 @@ def _merge_models(options: MergeOptions) -> int:
     require_output(options.output, inputs, options.overwrite)
     if is_lerobot(options.models[0]):
         return _merge_lerobot(options, method_options)
-    states, blueprint = read_models(inputs)
+    states, blueprint = read_models(options.models, options.base)
     models = states[: len(options.models)]
     config = None
     if options.method == "lora":

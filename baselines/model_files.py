@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from fleet_merging.adapters import CONFIG_FILE, Config
 from fleet_merging.errors import MergeError
 from fleet_merging.symmetry.table import State
+from fleet_tools.dataset.stored_episode import file_digest
 from fleet_tools.errors import ConfigError, FleetToolsError, known_errors
 from fleet_tools.storage import strict_json
 from fleet_tools.storage.tensor_files import write_tensors
@@ -25,6 +26,7 @@ from fleet_tools.utils.imports import load_user_object
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
+    from fleet_tools.baselines.policies.checkpoint import Checkpoint
 
 _DTYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128,
@@ -43,21 +45,27 @@ class IncompatiblePoliciesError(FleetToolsError, ValueError):
 
 
 def read_models(
-    paths: Sequence[Path],
+    models: Sequence[Path], base: Path | None = None
 ) -> "tuple[list[dict[str, torch.Tensor]], Blueprint | None]":
     """Reads the models of a merge: checkpoints of one kind, or state dicts.
 
+    Args:
+        models: Their files.
+        base: File of their common initial weights.
+
     Returns:
-        The state dicts, and the blueprint of the checkpoints; None if they are no checkpoints.
+        The state dicts, the base's last, and the blueprint of the checkpoints; None if they are no
+        checkpoints.
 
     Raises:
         MergeError: Only some are checkpoints, or a state dict cannot be read, see `read_model`.
-        IncompatiblePoliciesError: They are checkpoints of two kinds.
+        IncompatiblePoliciesError: They are checkpoints of two kinds, or of two backbones.
         CheckpointError: A checkpoint is damaged, or of another version.
     """
     # Policies depend on merging, for their symmetry.
     from fleet_tools.baselines.policies.checkpoint import is_checkpoint, load_checkpoint
 
+    paths = [*models, *filter(None, [base])]
     policies = [path for path in paths if is_checkpoint(path)]
     if not policies:
         return [read_model(path) for path in paths], None
@@ -67,10 +75,29 @@ def read_models(
             "are not. Store all of them with `policies.checkpoint.save_checkpoint`."
         )
     checkpoints = [load_checkpoint(path) for path in paths]
+    _require_one_backbone(dict(zip(models, checkpoints, strict=False)), base)
     common_blueprint(
         {str(path): each.blueprint for path, each in zip(paths, checkpoints, strict=True)}
     )
     return [dict(each.weights) for each in checkpoints], checkpoints[0].blueprint
+
+
+def _require_one_backbone(checkpoints: "Mapping[Path, Checkpoint]", base: Path | None) -> None:
+    """Checks that policies, as far as they name a backbone, were fine-tuned from the same file."""
+    notes = {path: each.backbone for path, each in checkpoints.items()}
+    known = {path: each for path, each in notes.items() if each is not None}
+    for path, other in known.items():
+        first, backbone = next(iter(known.items()))
+        if other.file_digest != backbone.file_digest:
+            raise IncompatiblePoliciesError(
+                f"{first} was fine-tuned from {backbone}, and {path} from {other}. Robots' changes "
+                "add up from one backbone only: give their fleets the same `backbone.checkpoint`."
+            )
+        if base is not None and other.file_digest != file_digest(base):
+            raise IncompatiblePoliciesError(
+                f"{path} was fine-tuned from {other}, and not from {base} "
+                f"(digest {file_digest(base)[:12]}). Give the file of its backbone as --base."
+            )
 
 
 def read_model(path: Path) -> dict[str, torch.Tensor]:

@@ -20,6 +20,11 @@ class BackboneConfig(TuningConfig):
 
     checkpoint: str
 
+    @property
+    def name(self) -> str:
+        """Its name, without folders of this machine."""
+        return self.checkpoint if self.checkpoint.startswith(PREFIX) else self.path().name
+
     def path(self) -> Path:
         """Returns the file of the policy.
 

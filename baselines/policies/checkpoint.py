@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from fleet_tools.baselines.policies.blueprint import VERSION, Blueprint
-from fleet_tools.config.values import parse
+from fleet_tools.config.values import Value, parse
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.storage.tensor_files import opened, read_tensors, write_tensors
 
@@ -28,6 +28,22 @@ class CheckpointError(FleetToolsError, RuntimeError):
     """A file that is not a complete checkpoint, or that this version cannot read."""
 
 
+class Origin(Value):
+    """The backbone from which a policy was fine-tuned.
+
+    Attributes:
+        name: Name of its file, or of a released checkpoint.
+        file_digest: Hash of the file, see `stored_episode.file_digest`.
+    """
+
+    name: str
+    file_digest: str
+
+    def __str__(self) -> str:
+        """Returns both for messages."""
+        return f"{self.name} (digest {self.file_digest[:12]})"
+
+
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """A policy as a value.
@@ -35,7 +51,7 @@ class Checkpoint:
     Attributes:
         blueprint: Blueprint of its network.
         weights: State dict of the network; a copy is kept, on the CPU.
-        notes: Notes on the origin of the weights, as plain JSON; nothing depends on them.
+        notes: Notes on the origin of the weights, as plain JSON; only merges read "backbone".
 
     Raises:
         CheckpointError: The weights are another network's, or not finite.
@@ -52,6 +68,16 @@ class Checkpoint:
         require_weights(self.blueprint.create_empty().state_dict(), self.weights)
         weights = {name: packed(tensor) for name, tensor in self.weights.items()}
         object.__setattr__(self, "weights", weights)
+
+    @property
+    def backbone(self) -> Origin | None:
+        """The backbone that the notes name.
+
+        Raises:
+            ConfigError: The note has no name or digest.
+        """
+        note = self.notes.get("backbone")
+        return None if note is None else parse(Origin, note, "The checkpoint's note on a backbone")
 
 
 def require_weights(

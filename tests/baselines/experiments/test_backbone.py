@@ -3,6 +3,8 @@
 The task is one in which every policy succeeds at once, so that rollouts are real and quick.
 """
 
+import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,19 +19,23 @@ from hypothesis import strategies as st
 from PIL import Image
 from support.collected import ONE_PAIR, options, write_quick_task
 from support.experiment_cases import result_in, run
-from support.fleet_cases import config_of, local, run_rounds, same
+from support.fleet_cases import arguments, config_of, local, run_rounds, same
 from support.processes import ROOT
 from support.shares import few, quick_first
 
 from fleet_tools import collect
-from fleet_tools.baselines import train
+from fleet_tools.baselines import fleet, merge, train
 from fleet_tools.baselines.experiments.fleets import ToolUse
 from fleet_tools.baselines.experiments.form import load_experiment, planned_runs
+from fleet_tools.baselines.federated.backbone import BackboneConfig
 from fleet_tools.baselines.federated.compact import Known, UploadConfig, decode, encode
 from fleet_tools.baselines.federated.messages import LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.references import reference
-from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.baselines.policies.checkpoint import load_checkpoint, save_checkpoint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.config.values import parse
+from fleet_tools.dataset.stored_episode import file_digest
 from fleet_tools.errors import ConfigError
 
 POLICY = {"body": {"type": "elman", "layers": 1, "width": 24}}
@@ -212,6 +218,41 @@ def test_a_fleet_of_another_policy_is_refused(world) -> None:
         plan_of(world, policy={**POLICY, "head": {"type": "flow"}, "chunk": 4})
     with pytest.raises(ConfigError, match="initialization: common"):
         plan_of(world, initialization="own")
+
+
+def test_a_merge_is_of_policies_of_one_backbone(world, tmp_path, capsys) -> None:
+    changes = base_of(world, merge_every=None)
+    assert fleet.main(arguments(Path(world["private"]), tmp_path / "fleet", **changes)) == 0
+    first, second = (tmp_path / f"fleet/robots/{index}.safetensors" for index in range(2))
+    backbone, other = Path(world["checkpoint"]), tmp_path / "other.safetensors"
+    shutil.copy(backbone, tmp_path / "renamed.safetensors")
+
+    def merged(*paths: Path, base: Path) -> int:
+        given = ["--method", "task_arithmetic", "--base", str(base), "--quiet", "--overwrite"]
+        return merge.main([*map(str, paths), *given, "--output", str(tmp_path / "merged")])
+
+    assert merged(first, second, base=tmp_path / "renamed.safetensors") == 0
+    policy = load_checkpoint(backbone)
+    save_checkpoint(other, replace(policy, notes={"trained": "again"}))
+    assert merged(first, second, base=other) == 2
+    assert "was fine-tuned from last.safetensors (digest" in capsys.readouterr().err
+    for note, said in (
+        (
+            {"name": "other.safetensors", "file_digest": file_digest(other)},
+            "from other.safetensors",
+        ),
+        (3, "note on a backbone"),
+    ):
+        save_checkpoint(other, replace(load_checkpoint(second), notes={"backbone": note}))
+        assert merged(first, other, base=backbone) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_the_released_backbone_is_a_small_policy_of_the_stored_experiment() -> None:
+    policy = BackboneConfig(checkpoint="fleet-tools/backbone").load()
+    experiment = load_experiment(ROOT / "experiments/backbone/states.yaml")
+    assert policy.blueprint.config == parse(PolicyConfig, experiment.base["policy"], "policy")
+    assert sum(each.numel() for each in policy.weights.values()) <= 300_000
 
 
 @pytest.mark.parametrize(("name", "sent"), [("states", 4), ("clouds", 3)])
