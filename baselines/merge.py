@@ -77,9 +77,9 @@ class MergeOptions(cli.Options):
     problem: Annotated[str | None, arg(metavar="MODULE:FUNCTION")] = None
     """Function of the list of state dicts that returns a MergeProblem, for models with a table of
     your own; its code is run."""
-    base: Path | None = None
+    base: Annotated[str | None, arg(metavar="PATH")] = None
     """File of the common initial weights of all models, for methods such as task_arithmetic and
-    ties; a checkpoint if the models are checkpoints."""
+    ties; a checkpoint if the models are checkpoints, perhaps a released one (fleet-tools/NAME)."""
     overwrite: bool = False
     """Replace an existing output."""
     averaging_weights: tuple[Number, ...] = ()
@@ -110,24 +110,26 @@ def _merge_models(options: MergeOptions) -> int:
     from fleet_tools.baselines.policies.checkpoint import save_checkpoint
     from fleet_tools.baselines.policies.lerobot_merging import is_lerobot
     from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
+    from fleet_tools.policies.released import find_path
     from fleet_tools.storage.atomic_files import write_file
 
     method_options = read_options(registry.find(options.method), options.option)
     _require_several(options.models)
-    inputs = [*options.models, *filter(None, [options.base])]
+    base = None if options.base is None else find_path(options.base)
+    inputs = [*options.models, *filter(None, [base])]
     if not options.output.parent.is_dir():
         folder, name = options.output.parent, options.output.name
         raise ConfigError(f"There is no folder {folder} for {name}. Create it first.")
     require_output(options.output, inputs, options.overwrite)
     if is_lerobot(options.models[0]):
-        return _merge_lerobot(options, method_options)
-    states, blueprint = read_models(options.models, options.base)
+        return _merge_lerobot(options, base, method_options)
+    states, blueprint, origin = read_models(options.models, base)
     models = states[: len(options.models)]
     config = None
     if options.method == "lora":
         models, config = _adapters(options, models)
     with _cautions_on_stderr():
-        problem = _problem(options, models, None if options.base is None else states[-1], blueprint)
+        problem = _problem(options, models, None if base is None else states[-1], blueprint)
         checked = _checked(problem)
     if checked is None and registry.permutes(options.method):
         print(
@@ -135,12 +137,13 @@ def _merge_models(options: MergeOptions) -> int:
             file=sys.stderr,
         )
     notes = {
+        **origin,
         "method": options.method,
         "options": dict(text.split("=", 1) for text in options.option),
         "models": [path.name for path in options.models],
         "weights": problem.normalized_weights.tolist(),
         "seed": options.seed,
-        **({} if options.base is None else {"base": options.base.name}),
+        **({} if base is None else {"base": base.name}),
     }
     with progress_bar(2, "stage") as bar:
         bar.set_postfix_str("merging", refresh=sys.stderr.isatty())
@@ -190,7 +193,9 @@ def _merge_models(options: MergeOptions) -> int:
     return cli.OK
 
 
-def _merge_lerobot(options: MergeOptions, method_options: Mapping[str, Any]) -> int:
+def _merge_lerobot(
+    options: MergeOptions, base: Path | None, method_options: Mapping[str, Any]
+) -> int:
     """Merges policies of LeRobot into one."""
     from fleet_merging.methods import registry
     from fleet_tools.baselines.policies.lerobot_merging import lerobot_problem, write_lerobot
@@ -198,7 +203,7 @@ def _merge_lerobot(options: MergeOptions, method_options: Mapping[str, Any]) -> 
     weights = options.averaging_weights or None
     with _cautions_on_stderr():
         problem = lerobot_problem(
-            options.models, options.base, weights, seed=options.seed, method=options.method
+            options.models, base, weights, seed=options.seed, method=options.method
         )
     merged = registry.merge(options.method, problem, **method_options)
     write_lerobot(options.output, options.models[0], merged.state)

@@ -26,7 +26,7 @@ from fleet_tools.utils.imports import load_user_object
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
-    from fleet_tools.baselines.policies.checkpoint import Checkpoint
+    from fleet_tools.baselines.policies.checkpoint import Checkpoint, Origin
 
 _DTYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128,
@@ -46,7 +46,7 @@ class IncompatiblePoliciesError(FleetToolsError, ValueError):
 
 def read_models(
     models: Sequence[Path], base: Path | None = None
-) -> "tuple[list[dict[str, torch.Tensor]], Blueprint | None]":
+) -> "tuple[list[dict[str, torch.Tensor]], Blueprint | None, Mapping[str, Any]]":
     """Reads the models of a merge: checkpoints of one kind, or state dicts.
 
     Args:
@@ -54,50 +54,63 @@ def read_models(
         base: File of their common initial weights.
 
     Returns:
-        The state dicts, the base's last, and the blueprint of the checkpoints; None if they are no
-        checkpoints.
+        The state dicts, the base's last; the blueprint of the checkpoints, None if they are no
+        checkpoints; and their common notes, see `Checkpoint`.
 
     Raises:
         MergeError: Only some are checkpoints, or a state dict cannot be read, see `read_model`.
         IncompatiblePoliciesError: They are checkpoints of two kinds, or of two backbones.
         CheckpointError: A checkpoint is damaged, or of another version.
+        ConfigError: Its note on a backbone is none.
     """
     # Policies depend on merging, for their symmetry.
-    from fleet_tools.baselines.policies.checkpoint import is_checkpoint, load_checkpoint
+    from fleet_tools.baselines.policies.checkpoint import BACKBONE, is_checkpoint, load_checkpoint
 
     paths = [*models, *filter(None, [base])]
     policies = [path for path in paths if is_checkpoint(path)]
     if not policies:
-        return [read_model(path) for path in paths], None
+        return [read_model(path) for path in paths], None, {}
     if others := [path.name for path in paths if path not in policies]:
         raise MergeError(
             f"{', '.join(path.name for path in policies)} are checkpoints, and {', '.join(others)} "
             "are not. Store all of them with `policies.checkpoint.save_checkpoint`."
         )
     checkpoints = [load_checkpoint(path) for path in paths]
-    _require_one_backbone(dict(zip(models, checkpoints, strict=False)), base)
+    policy = None if base is None else checkpoints[-1]
+    backbone = _common_backbone(dict(zip(models, checkpoints, strict=False)), base, policy)
     common_blueprint(
         {str(path): each.blueprint for path, each in zip(paths, checkpoints, strict=True)}
     )
-    return [dict(each.weights) for each in checkpoints], checkpoints[0].blueprint
+    notes = {} if backbone is None else {BACKBONE: backbone.model_dump()}
+    return [dict(each.weights) for each in checkpoints], checkpoints[0].blueprint, notes
 
 
-def _require_one_backbone(checkpoints: "Mapping[Path, Checkpoint]", base: Path | None) -> None:
-    """Checks that policies, as far as they name a backbone, were fine-tuned from the same file."""
-    notes = {path: each.backbone for path, each in checkpoints.items()}
+def _common_backbone(
+    checkpoints: "Mapping[Path, Checkpoint]", base: Path | None, policy: "Checkpoint | None"
+) -> "Origin | None":
+    """Returns the backbone of checkpoints with a base, a policy; None unless all of them name one.
+
+    A merge of an earlier round of the same fleet is a base, too.
+    """
+    from fleet_tools.baselines.policies.checkpoint import Origin
+
+    notes = {path: each.backbone(str(path)) for path, each in checkpoints.items()}
     known = {path: each for path, each in notes.items() if each is not None}
+    first, backbone = next(iter(known.items()), (None, None))
     for path, other in known.items():
-        first, backbone = next(iter(known.items()))
-        if other.file_digest != backbone.file_digest:
+        if backbone is not None and other.file_digest != backbone.file_digest:
             raise IncompatiblePoliciesError(
                 f"{first} was fine-tuned from {backbone}, and {path} from {other}. Robots' changes "
                 "add up from one backbone only: give their fleets the same `backbone.checkpoint`."
             )
-        if base is not None and other.file_digest != file_digest(base):
+    if backbone is not None and base is not None and policy is not None:
+        own = policy.backbone(str(base)) or Origin(name=base.name, file_digest=file_digest(base))
+        if own.file_digest != backbone.file_digest:
             raise IncompatiblePoliciesError(
-                f"{path} was fine-tuned from {other}, and not from {base} "
-                f"(digest {file_digest(base)[:12]}). Give the file of its backbone as --base."
+                f"{first} was fine-tuned from {backbone}, but the base is {base}, of {own}. Give "
+                "its backbone as --base, or a merge of policies that were fine-tuned from it."
             )
+    return backbone if len(known) == len(notes) else None
 
 
 def read_model(path: Path) -> dict[str, torch.Tensor]:

@@ -158,7 +158,7 @@ class Fleets:
         held = parse(_Held, own, f"The arm {run.title}")
         lines, aligner = self._experiment.lines, None
         # In a life, public data are of the fleet's tasks, which the matrix has already.
-        has_former = run.keys.get("backbone") and self._experiment.life is None
+        has_former = run.keys.get("backbone") and not run.keys.get("life")
         public: Any = run.keys.get("public", ()) if has_former else ()
         if run.is_reference:
             held = _Held()
@@ -187,6 +187,11 @@ class Fleets:
         if self._experiment.validation:
             first += FIRST_VALIDATION_SCENE
         is_central = held.raw_data is not None or (run.is_reference and run.arm == SERVER)
+        if is_central and config.life is not None:
+            raise ConfigError(
+                f"{run.title} trains once on what the server has, and a life has months. Leave it "
+                "out; the reference `joint` learns from all data."
+            )
         budget, raw = held.upload_budget, held.raw_data
         return PlannedFleet(run.arm, config, first, budget, raw, is_central, aligner, tuple(public))
 
@@ -224,10 +229,14 @@ class Fleets:
             return {}
         path, count = folder / plan.folder / plan.final, plan.config.rollouts
         settings = {"policy": file_digest(path), "tasks": plan.former, "first": plan.first_scene}
+        if (detector := plan.config.detector) is not None:
+            settings["detector"] = file_digest(Path(detector))
 
         def compute() -> dict[str, Any]:
             policy, first = load_checkpoint(path), plan.first_scene
-            measure = make_success_measure(plan.former, count, policy.blueprint, first=first)
+            measure = make_success_measure(
+                plan.former, count, policy.blueprint, first=first, detector=detector
+            )
             return by_task(measure(policy))
 
         cells = Cells(folder / "cells")

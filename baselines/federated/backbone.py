@@ -7,7 +7,7 @@ from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoin
 from fleet_tools.baselines.training.config import TuningConfig
 from fleet_tools.dataset.stored_episode import file_digest
 from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.policies.released import PREFIX, find_file
+from fleet_tools.policies.released import PREFIX, find_path
 
 
 class BackboneConfig(TuningConfig):
@@ -23,7 +23,7 @@ class BackboneConfig(TuningConfig):
     @property
     def name(self) -> str:
         """Its name, without folders of this machine."""
-        return self.checkpoint if self.checkpoint.startswith(PREFIX) else self.path().name
+        return self.checkpoint if self.checkpoint.startswith(PREFIX) else Path(self.checkpoint).name
 
     def path(self) -> Path:
         """Returns the file of the policy.
@@ -31,8 +31,7 @@ class BackboneConfig(TuningConfig):
         Raises:
             UnknownNameError, ReleasedCheckpointError: See `released.find_file`.
         """
-        name = self.checkpoint
-        return find_file(name) if name.startswith(PREFIX) else Path(name)
+        return find_path(self.checkpoint)
 
     def digest(self) -> str:
         """Returns the hash of its file."""

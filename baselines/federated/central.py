@@ -79,7 +79,7 @@ def learn(
     state = train(
         blueprint, Trajectories(samples, blueprint), training, TrainingState.initial(initial)
     )
-    policy = Checkpoint(blueprint, state.policy_weights)
+    policy = Checkpoint(blueprint, state.policy_weights, plan.notes)
     save_checkpoint(folder / POLICY, policy)
     measure = make_success_measure(
         config.data, config.rollouts, blueprint, first=first_scene, detector=config.detector

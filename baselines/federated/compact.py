@@ -85,7 +85,13 @@ class Known:
     rank: int | None = None
 
     def changes(self, weights: Tensors) -> Tensors:
-        """Returns the differences of weights from these."""
+        """Returns the differences of weights from these.
+
+        Raises:
+            MessageError: They have other names or shapes.
+        """
+        if {k: each.shape for k, each in weights.items()} != self._shapes:
+            raise MessageError("The weights have other names or shapes than the shared ones.")
         found: dict[str, torch.Tensor] = {}
         for name, each in weights.items():
             change = each - self.weights[name]
@@ -102,16 +108,27 @@ class Known:
         return found
 
     def changed(self, changes: Tensors) -> Tensors:
-        """Returns these weights with differences added."""
+        """Returns these weights with differences added.
+
+        Raises:
+            MessageError, RuntimeError: A difference has another name or shape.
+        """
         found = dict(self.weights)
         for name, each in changes.items():
+            own, change = name.removeprefix(_LEFT), each
+            if name.startswith(_RIGHT):
+                continue
             if name.startswith(_LEFT):
-                own = name.removeprefix(_LEFT)
                 product = each.T @ changes[_RIGHT + own]
-                found[own] = self.weights[own] + product.reshape(self.weights[own].shape)
-            elif not name.startswith(_RIGHT):
-                found[name] = self.weights[name] + each
+                change = product.reshape(self._shapes.get(own, product.shape))
+            if change.shape != self._shapes.get(own):
+                raise MessageError(f"{own}, of shape {tuple(change.shape)}, is no shared weight.")
+            found[own] = self.weights[own] + change
         return found
+
+    @property
+    def _shapes(self) -> dict[str, torch.Size]:
+        return {name: each.shape for name, each in self.weights.items()}
 
 
 def encode(answer: Answer, config: UploadConfig, known: Known | None = None) -> bytes:

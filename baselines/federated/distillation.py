@@ -55,7 +55,7 @@ def train_further(
     plan = writer.plan
     training = plan.config.training.model_copy(update=changes)
     state = train(plan.blueprint, data, training, TrainingState.initial(weights))
-    checkpoint = Checkpoint(plan.blueprint, state.policy_weights)
+    checkpoint = Checkpoint(plan.blueprint, state.policy_weights, plan.notes)
     save_checkpoint(writer.folder / name, checkpoint)
     return checkpoint
 

@@ -61,7 +61,7 @@ def run_month(
     group = KeepingGroup(messages, writer.folder / KEPT, number, frozenset(here), first)
     steps = {robot: plan.clients[robot].steps for robot in networks}
     policy = merged_checkpoint(
-        plan.blueprint, combine(plan, messages, number, networks, steps, group)
+        plan.blueprint, combine(plan, messages, number, networks, steps, group), plan.notes
     )
     robots = {
         robot: each.model_copy(update={"left_out": each.left_out or late})

@@ -3,11 +3,11 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fleet_tools.baselines.federated.life import Stay
 from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.baselines.federated.robot import first_weights, local_data_holder
 from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.checkpoint import BACKBONE, Origin
 from fleet_tools.baselines.policies.heads import largest_target
 from fleet_tools.baselines.policies.layout import entries_of_sight
 from fleet_tools.baselines.training.demonstrations import (
@@ -169,6 +170,14 @@ class FleetPlan:
             data_bytes(held_out, blueprint),
             server,
         )
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """Notes of the fleet's policies, see `Checkpoint`."""
+        backbone, digest = self.config.backbone, self.assignments[0].backbone_digest
+        if backbone is None or digest is None:
+            return {}
+        return {BACKBONE: Origin(name=backbone.name, file_digest=digest).model_dump()}
 
     @property
     def seed(self) -> int:

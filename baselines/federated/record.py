@@ -47,7 +47,6 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import (
     Checkpoint,
     CheckpointError,
-    Origin,
     load_checkpoint,
     require_weights,
     save_checkpoint,
@@ -251,11 +250,8 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         self._save_policy(MERGED, progress.weights)
 
     def _save_policy(self, name: str, weights: Tensors) -> None:
-        backbone, digest = self.plan.config.backbone, self.plan.assignments[0].backbone_digest
-        notes = {}
-        if backbone is not None and digest is not None:
-            notes = {"backbone": Origin(name=backbone.name, file_digest=digest).model_dump()}
-        save_checkpoint(self.folder / name, Checkpoint(self.plan.blueprint, weights, notes))
+        policy = Checkpoint(self.plan.blueprint, weights, self.plan.notes)
+        save_checkpoint(self.folder / name, policy)
 
 
 def load_progress(folder: Path) -> FleetProgress:

@@ -130,7 +130,7 @@ def _round(
     else:
         state = progress.server_state
         result = run_round(plan, transport, number, progress.weights, writer, state)
-    return result, Checkpoint(plan.blueprint, result.weights)
+    return result, Checkpoint(plan.blueprint, result.weights, plan.notes)
 
 
 def _last_merge(
@@ -144,7 +144,7 @@ def _last_merge(
     plan, config = writer.plan, writer.plan.config
     messages, number = messages_of(plan, transport), len(progress.rounds)
     result = combine(plan, messages, number, progress.robot_weights, progress.robot_steps)
-    combined = merged_checkpoint(plan.blueprint, result)
+    combined = merged_checkpoint(plan.blueprint, result, plan.notes)
     save_checkpoint(writer.folder / COMBINED, combined)
     distills = config.distillation is not None
     left_out = {k: why for k in progress.robot_weights if (why := messages.left_out(k))}

@@ -58,6 +58,11 @@ def with_data_of_nodes(plan: FleetPlan, reports: Mapping[int, NodeReport]) -> Fl
     data = {node: report.data for node, report in reports.items() if report.data is not None}
     if not data:
         return plan
+    if plan.config.life is not None:
+        raise ConfigError(
+            "In a life, the events say which episodes each robot has; nodes with their own data "
+            "cannot take part. Leave out `life`, or `data` in each --node-config."
+        )
     robots = range(plan.config.robots)
     if absent := sorted(set(robots) - data.keys()):
         raise ConfigError(

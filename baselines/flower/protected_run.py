@@ -91,7 +91,7 @@ def run_protected(
         rounds.append({"round": number, "loss": loss})
         print(f"round {number}: held-out loss {loss:.3g}", flush=True)
     report = {"protection": protection, "rounds": rounds, **spent()}
-    save_checkpoint(output / MERGED, Checkpoint(plan.blueprint, weights))
+    save_checkpoint(output / MERGED, Checkpoint(plan.blueprint, weights, plan.notes))
     write_file(output / REPORT, json.dumps(report, indent=2) + "\n")
     return report
 

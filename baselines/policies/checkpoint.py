@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import torch
 
 _KEY = "fleet_tools_policy"
+BACKBONE = "fine_tuned_from"
+"""Key of the note on a policy's backbone, see `Origin`."""
 _JSON_OBJECT = pydantic.TypeAdapter(dict[str, pydantic.JsonValue])
 
 
@@ -51,7 +53,7 @@ class Checkpoint:
     Attributes:
         blueprint: Blueprint of its network.
         weights: State dict of the network; a copy is kept, on the CPU.
-        notes: Notes on the origin of the weights, as plain JSON; only merges read "backbone".
+        notes: Notes on the origin of the weights, as plain JSON. Merges read `BACKBONE` alone.
 
     Raises:
         CheckpointError: The weights are another network's, or not finite.
@@ -69,15 +71,17 @@ class Checkpoint:
         weights = {name: packed(tensor) for name, tensor in self.weights.items()}
         object.__setattr__(self, "weights", weights)
 
-    @property
-    def backbone(self) -> Origin | None:
-        """The backbone that the notes name.
+    def backbone(self, source: str) -> Origin | None:
+        """Returns the backbone that the notes name.
+
+        Args:
+            source: The checkpoint's name in messages.
 
         Raises:
             ConfigError: The note has no name or digest.
         """
-        note = self.notes.get("backbone")
-        return None if note is None else parse(Origin, note, "The checkpoint's note on a backbone")
+        note = self.notes.get(BACKBONE)
+        return None if note is None else parse(Origin, note, f"The backbone of {source}")
 
 
 def require_weights(

@@ -135,6 +135,15 @@ def find_file(name: str) -> Path:
     )
 
 
+def find_path(name: str) -> Path:
+    """Returns the file of a released checkpoint, if a name has `PREFIX`; otherwise it is a path.
+
+    Raises:
+        UnknownNameError, ReleasedCheckpointError: See `find_file`.
+    """
+    return find_file(name) if name.startswith(PREFIX) else Path(name)
+
+
 def places(asset: Asset) -> Iterator[Path]:
     """Yields where a file may lie, first to last."""
     if folder := os.environ.get(CHECKPOINTS):

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from support.collected import ONE_PAIR, options, write_quick_task
 from support.experiment_cases import result_in, run
-from support.fleet_cases import arguments, config_of, local, run_rounds, same
+from support.fleet_cases import RecordingTransport, arguments, config_of, local, run_rounds, same
 from support.processes import ROOT
 from support.shares import few, quick_first
 
+from fleet_merging.errors import MessageError
 from fleet_tools import collect
 from fleet_tools.baselines import fleet, merge, train
 from fleet_tools.baselines.experiments.fleets import ToolUse
@@ -32,7 +33,7 @@ from fleet_tools.baselines.federated.compact import Known, UploadConfig, decode,
 from fleet_tools.baselines.federated.messages import LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.references import reference
-from fleet_tools.baselines.policies.checkpoint import load_checkpoint, save_checkpoint
+from fleet_tools.baselines.policies.checkpoint import BACKBONE, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.stored_episode import file_digest
@@ -183,6 +184,22 @@ def test_changes_arrive_as_what_was_trained(tuned, world) -> None:
         assert max(sent) < 0.5 * min(whole)
 
 
+@pytest.mark.parametrize("lie", ["other name", "no tensor", "one number"])
+def test_a_robot_whose_change_does_not_fit_is_left_out(lie, world) -> None:
+    def tamper(robot: int, before: int, answer: Any) -> Any:
+        if robot or not isinstance(answer, LocalUpdate):
+            return answer
+        weights = dict(answer.weights)
+        name, tensor = weights.popitem()
+        if lie != "no tensor":
+            weights["more" if lie == "other name" else name] = tensor.flatten()[:1]
+        return replace(answer, weights=weights)
+
+    plan = plan_of(world, uploads={"bits": 8})
+    (result,) = run_rounds(plan, RecordingTransport(local(plan), tamper))
+    assert [robot for robot, each in result.robots.items() if each.left_out] == [0]
+
+
 @few(10)
 @given(seed=st.integers(0, 2**32), rank=st.integers(1, 4))
 def test_a_change_of_low_rank_is_sent_as_its_factors(seed, rank) -> None:
@@ -204,6 +221,9 @@ def test_a_change_of_low_rank_is_sent_as_its_factors(seed, rank) -> None:
     assert list(found.weights) == list(base)
     for name, each in weights.items():
         torch.testing.assert_close(found.weights[name], each, atol=1e-4, rtol=1e-4)
+    for lie in ({"more": draw(3)}, {"w": draw(1)}, {"left:w": draw(1, 30), "right:w": draw(1, 9)}):
+        with pytest.raises((MessageError, RuntimeError)):
+            known.changed(lie)
     # In few bits, a change loses less than weights do.
     few = UploadConfig(bits=8)
     error, coarse = (
@@ -229,9 +249,16 @@ def test_a_merge_is_of_policies_of_one_backbone(world, tmp_path, capsys) -> None
 
     def merged(*paths: Path, base: Path) -> int:
         given = ["--method", "task_arithmetic", "--base", str(base), "--quiet", "--overwrite"]
-        return merge.main([*map(str, paths), *given, "--output", str(tmp_path / "merged")])
+        return merge.main([*map(str, paths), *given, "--output", str(output)])
 
+    output, once = tmp_path / "merged.safetensors", tmp_path / "once.safetensors"
     assert merged(first, second, base=tmp_path / "renamed.safetensors") == 0
+    shutil.copy(output, once)
+    # What is merged is of this backbone, too, and a base of the next round.
+    origin = load_checkpoint(first).backbone("it")
+    assert origin is not None and origin == load_checkpoint(once).backbone("it")
+    assert origin == load_checkpoint(tmp_path / "fleet/merged.safetensors").backbone("it")
+    assert merged(first, second, base=tmp_path / "fleet/merged.safetensors") == 0
     policy = load_checkpoint(backbone)
     save_checkpoint(other, replace(policy, notes={"trained": "again"}))
     assert merged(first, second, base=other) == 2
@@ -241,11 +268,14 @@ def test_a_merge_is_of_policies_of_one_backbone(world, tmp_path, capsys) -> None
             {"name": "other.safetensors", "file_digest": file_digest(other)},
             "from other.safetensors",
         ),
-        (3, "note on a backbone"),
+        (3, f"The backbone of {other}"),
     ):
-        save_checkpoint(other, replace(load_checkpoint(second), notes={"backbone": note}))
-        assert merged(first, other, base=backbone) == 2
-        assert said in capsys.readouterr().err
+        save_checkpoint(other, replace(load_checkpoint(second), notes={BACKBONE: note}))
+        for path in (first, once) if note != 3 else (first,):
+            assert merged(path, other, base=backbone) == 2
+            assert said in capsys.readouterr().err
+    assert merged(first, second, base=Path("fleet-tools/backbone")) == 2
+    assert "of backbone.safetensors (digest" in capsys.readouterr().err
 
 
 def test_the_released_backbone_is_a_small_policy_of_the_stored_experiment() -> None:

@@ -307,3 +307,8 @@ def test_a_missing_task_is_an_error_with_its_line(data: Path, tmp_path: Path, ca
     lines = (tmp_path / "small.yaml").read_text().splitlines()
     line = 1 + [k for k, text in enumerate(lines) if text.startswith("  - ")][2]
     assert f"small.yaml, line {line}: life.events.2" in capsys.readouterr().err
+
+
+def test_raw_data_are_sent_once_and_not_by_month(data: Path, tmp_path: Path, capsys) -> None:
+    assert run(tmp_path, content(data, arms={"raw": {"raw_data": {}}}, references=[])) == 2
+    assert "and a life has months" in capsys.readouterr().err

@@ -129,3 +129,9 @@ def test_missing_and_superfluous_nodes_are_named(own: list[Path]) -> None:
         with_data_of_nodes(plan, {**one, 1: NodeReport(partition=1, partitions=2)})
     with pytest.raises(ConfigError, match="robots: 3"):
         with_data_of_nodes(plan, {k: one[0] for k in range(3)})
+
+
+def test_nodes_with_data_of_their_own_have_no_life(own: list[Path]) -> None:
+    arrival = {"month": 1, "robot": "ann", "type": "arrives", "task": "hammer", "episodes": 2}
+    with pytest.raises(ConfigError, match="In a life, the events say which episodes"):
+        planned(own, life={"months": 1, "events": [arrival]}, merge_every=None)
