@@ -135,11 +135,11 @@ def test_a_frozen_server_is_named_with_the_time_and_nothing_waits_for_it(size):
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         seen = {"x": np.zeros(size, np.float32)}
-        clients = [PolicyClient.at(url, timeout_s=0.5) for _ in range(2)]
+        clients = [PolicyClient.at(url, timeout_s=1.0) for _ in range(2)]
         for client in clients:
             client.reset()
             client.act(seen)
-        late = rf"{url}: it did not answer within 0\.5 s\. Look whether its process hangs"
+        late = rf"{url}: it did not answer within 1 s\. Look whether its process hangs"
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)  # until it has stopped
         begin = time.monotonic()
@@ -151,8 +151,8 @@ def test_a_frozen_server_is_named_with_the_time_and_nothing_waits_for_it(size):
             with pytest.raises(PolicyError, match=late):  # and not what closing it has led to
                 client.reset()
         with pytest.raises(PolicyError, match=late):
-            PolicyClient.at(url, timeout_s=0.5)
-        assert time.monotonic() - begin < 4.0
+            PolicyClient.at(url, timeout_s=1.0)
+        assert time.monotonic() - begin < 8.0
         process.send_signal(signal.SIGCONT)
         again = PolicyClient.at(url)
         again.reset()
