@@ -26,7 +26,7 @@ from fleet_tools.utils.imports import load_user_object
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
-    from fleet_tools.baselines.policies.checkpoint import Checkpoint, Origin
+    from fleet_tools.baselines.policies.checkpoint import Origin
 
 _DTYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128,
@@ -76,41 +76,45 @@ def read_models(
             "are not. Store all of them with `policies.checkpoint.save_checkpoint`."
         )
     checkpoints = [load_checkpoint(path) for path in paths]
-    policy = None if base is None else checkpoints[-1]
-    backbone = _common_backbone(dict(zip(models, checkpoints, strict=False)), base, policy)
+    found = {path: each.backbone(str(path)) for path, each in zip(paths, checkpoints, strict=True)}
+    origins = {path: each for path in models if (each := found[path]) is not None}
+    if origins:
+        _require_one_backbone(origins, base, None if base is None else found[base])
     common_blueprint(
         {str(path): each.blueprint for path, each in zip(paths, checkpoints, strict=True)}
     )
-    notes = {} if backbone is None else {BACKBONE: backbone.model_dump()}
+    all_known = len(origins) == len(models)
+    notes = {BACKBONE: origins[models[0]].model_dump()} if all_known else {}
     return [dict(each.weights) for each in checkpoints], checkpoints[0].blueprint, notes
 
 
-def _common_backbone(
-    checkpoints: "Mapping[Path, Checkpoint]", base: Path | None, policy: "Checkpoint | None"
-) -> "Origin | None":
-    """Returns the backbone of checkpoints with a base, a policy; None unless all of them name one.
+def _require_one_backbone(
+    origins: "Mapping[Path, Origin]", base: Path | None, noted: "Origin | None"
+) -> None:
+    """Checks that policies and their base are of the same backbone.
 
-    A merge of an earlier round of the same fleet is a base, too.
+    Args:
+        origins: Backbones of the policies, at least one.
+        base: The base.
+        noted: Its own backbone, if it is a merge of an earlier round.
     """
     from fleet_tools.baselines.policies.checkpoint import Origin
 
-    notes = {path: each.backbone(str(path)) for path, each in checkpoints.items()}
-    known = {path: each for path, each in notes.items() if each is not None}
-    first, backbone = next(iter(known.items()), (None, None))
-    for path, other in known.items():
-        if backbone is not None and other.file_digest != backbone.file_digest:
+    (first, backbone), *others = origins.items()
+    for path, other in others:
+        if other.file_digest != backbone.file_digest:
             raise IncompatiblePoliciesError(
                 f"{first} was fine-tuned from {backbone}, and {path} from {other}. Robots' changes "
                 "add up from one backbone only: give their fleets the same `backbone.checkpoint`."
             )
-    if backbone is not None and base is not None and policy is not None:
-        own = policy.backbone(str(base)) or Origin(name=base.name, file_digest=file_digest(base))
-        if own.file_digest != backbone.file_digest:
-            raise IncompatiblePoliciesError(
-                f"{first} was fine-tuned from {backbone}, but the base is {base}, of {own}. Give "
-                "its backbone as --base, or a merge of policies that were fine-tuned from it."
-            )
-    return backbone if len(known) == len(notes) else None
+    if base is None:
+        return
+    own = noted or Origin(name=base.name, file_digest=file_digest(base))
+    if own.file_digest != backbone.file_digest:
+        raise IncompatiblePoliciesError(
+            f"{first} was fine-tuned from {backbone}, but the base is {base}, of {own}. Give its "
+            "backbone as --base, or a merge of policies that were fine-tuned from it."
+        )
 
 
 def read_model(path: Path) -> dict[str, torch.Tensor]:

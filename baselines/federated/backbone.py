@@ -25,17 +25,13 @@ class BackboneConfig(TuningConfig):
         """Its name, without folders of this machine."""
         return self.checkpoint if self.checkpoint.startswith(PREFIX) else Path(self.checkpoint).name
 
-    def path(self) -> Path:
-        """Returns the file of the policy.
+    def digest(self) -> str:
+        """Returns the hash of its file.
 
         Raises:
-            UnknownNameError, ReleasedCheckpointError: See `released.find_file`.
+            UnknownNameError, ReleasedCheckpointError: See `released.find_path`.
         """
-        return find_path(self.checkpoint)
-
-    def digest(self) -> str:
-        """Returns the hash of its file."""
-        return file_digest(self.path())
+        return file_digest(find_path(self.checkpoint))
 
     def load(self, digest: str | None = None) -> Checkpoint:
         """Returns the policy.
@@ -44,10 +40,11 @@ class BackboneConfig(TuningConfig):
             digest: Hash of the file that is expected; None for any.
 
         Raises:
+            UnknownNameError, ReleasedCheckpointError: See `released.find_path`.
             CheckpointError: See `load_checkpoint`.
             DatasetError: The file has another hash.
         """
-        policy = load_checkpoint(self.path())
+        policy = load_checkpoint(find_path(self.checkpoint))
         if digest is not None and self.digest() != digest:
             raise DatasetError(
                 f"{self.checkpoint} on this machine is not the fleet's backbone. Give all machines "

@@ -113,15 +113,15 @@ class Known:
         Raises:
             MessageError, RuntimeError: A difference has another name or shape.
         """
-        found = dict(self.weights)
+        found, shapes = dict(self.weights), self._shapes
         for name, each in changes.items():
             own, change = name.removeprefix(_LEFT), each
             if name.startswith(_RIGHT):
                 continue
             if name.startswith(_LEFT):
                 product = each.T @ changes[_RIGHT + own]
-                change = product.reshape(self._shapes.get(own, product.shape))
-            if change.shape != self._shapes.get(own):
+                change = product.reshape(shapes.get(own, product.shape))
+            if change.shape != shapes.get(own):
                 raise MessageError(f"{own}, of shape {tuple(change.shape)}, is no shared weight.")
             found[own] = self.weights[own] + change
         return found

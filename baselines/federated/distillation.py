@@ -5,7 +5,7 @@ datasets in the fleet's folder, or draws states.
 """
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,12 @@ _TIMEOUT_S = 300.0
 
 
 def train_further(
-    writer: FleetWriter, weights: Tensors, data: Batches, changes: dict[str, Any], name: str
+    writer: FleetWriter,
+    weights: Tensors,
+    data: Batches,
+    changes: dict[str, Any],
+    name: str,
+    notes: Mapping[str, Any],
 ) -> Checkpoint:
     """Trains a policy of the fleet, and stores the result.
 
@@ -48,6 +53,7 @@ def train_further(
         data: Its training data.
         changes: Changes of the fleet's `TrainingConfig`.
         name: Name of the file.
+        notes: Notes of the result, see `Checkpoint`.
 
     Raises:
         DivergedError: A loss, a gradient or weights are not finite.
@@ -55,7 +61,7 @@ def train_further(
     plan = writer.plan
     training = plan.config.training.model_copy(update=changes)
     state = train(plan.blueprint, data, training, TrainingState.initial(weights))
-    checkpoint = Checkpoint(plan.blueprint, state.policy_weights, plan.notes)
+    checkpoint = Checkpoint(plan.blueprint, state.policy_weights, notes)
     save_checkpoint(writer.folder / name, checkpoint)
     return checkpoint
 
@@ -93,7 +99,7 @@ def distill(
     else:
         states = DrawnStates.of(teacher, _shares(steps, config.states), plan.states_seed)
     changes = config.model_dump(include={"epochs", "learning_rate"})
-    return train_further(writer, progress.weights, states, changes, DISTILLED)
+    return train_further(writer, progress.weights, states, changes, DISTILLED, plan.notes)
 
 
 def _shares(own: Sequence[int], count: int) -> list[int]:

@@ -191,8 +191,9 @@ def fine_tune(writer: FleetWriter, progress: FleetProgress) -> Checkpoint | None
     plan, config = writer.plan, writer.plan.config.fine_tuning
     if config is None:
         return None
-    weights = progress.weights
+    weights, notes = progress.weights, plan.notes
     if config.start == "untrained":
+        notes = {}
         weights = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
     changes = config.model_dump(exclude={"start"})
-    return train_further(writer, weights, plan.server_trajectories, changes, FINE_TUNED)
+    return train_further(writer, weights, plan.server_trajectories, changes, FINE_TUNED, notes)
