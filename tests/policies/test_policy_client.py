@@ -124,6 +124,20 @@ with PolicyServer(served) as server:
 """
 
 
+def acted(url: str, seen: dict[str, np.ndarray], timeout_s: float) -> PolicyClient:
+    """Returns a client that has acted; on a busy machine, 16 MB take several attempts."""
+    for _ in range(20):
+        client = PolicyClient.at(url, timeout_s)
+        try:
+            client.reset()
+            client.act(seen)
+        except PolicyError:
+            client.close()
+        else:
+            return client
+    raise AssertionError(f"20 clients got no answer within {timeout_s} s.")
+
+
 @pytest.mark.parametrize("size", [1, 4 * 2**20], ids=["small", "more than fits the connection"])
 def test_a_frozen_server_is_named_with_the_time_and_nothing_waits_for_it(size):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -135,11 +149,8 @@ def test_a_frozen_server_is_named_with_the_time_and_nothing_waits_for_it(size):
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         seen = {"x": np.zeros(size, np.float32)}
-        clients = [PolicyClient.at(url, timeout_s=1.0) for _ in range(2)]
-        for client in clients:
-            client.reset()
-            client.act(seen)
-        late = rf"{url}: it did not answer within 1 s\. Look whether its process hangs"
+        clients = [acted(url, seen, timeout_s=0.5) for _ in range(2)]
+        late = rf"{url}: it did not answer within 0\.5 s\. Look whether its process hangs"
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)  # until it has stopped
         begin = time.monotonic()
@@ -151,8 +162,8 @@ def test_a_frozen_server_is_named_with_the_time_and_nothing_waits_for_it(size):
             with pytest.raises(PolicyError, match=late):  # and not what closing it has led to
                 client.reset()
         with pytest.raises(PolicyError, match=late):
-            PolicyClient.at(url, timeout_s=1.0)
-        assert time.monotonic() - begin < 8.0
+            PolicyClient.at(url, timeout_s=0.5)
+        assert time.monotonic() - begin < 4.0
         process.send_signal(signal.SIGCONT)
         again = PolicyClient.at(url)
         again.reset()
